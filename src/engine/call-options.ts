@@ -1,4 +1,5 @@
 /** Options of the calls of an engine. */
+import type { RequestGroup } from "../base/util/request-group.ts";
 
 /** Options of every call of an engine that computes. */
 export interface CallOptions {
@@ -9,9 +10,10 @@ export interface CallOptions {
 /** Options of `Engine.sample`. */
 export interface SamplingOptions extends CallOptions {
   /**
-   * Group of the request, such as all requests of one client or of one HTTP request. Groups take turns, so that a group with many or long
-   * prompts does not delay the others. Never changes a token; engines that forward requests to another server leave the order to it.
-   * @default a group of its own
+   * Group of the request, such as all requests of one HTTP request. Clients take turns, and so do the groups of a client: one with many or
+   * long prompts does not delay the others, and gives up rows for them. Never changes a token; engines that forward requests to another
+   * server leave the order to it.
+   * @default a group of its own, of a client that all such requests share
    */
-  readonly group?: number | undefined;
+  readonly group?: RequestGroup | undefined;
 }

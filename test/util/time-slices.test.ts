@@ -6,12 +6,23 @@ afterEach(() => void vi.restoreAllMocks());
 test("a caller of another group continues before the callers of a group with many", async () => {
   const slices = new TimeSlices();
   const order: string[] = [];
-  const call = async (name: string, group: number) => {
-    await slices.enter(group);
+  const call = async (name: string, id: number) => {
+    await slices.enter({ client: "", id });
     order.push(name);
   };
   await Promise.all([call("a0", 1), call("a1", 1), call("a2", 1), call("a3", 1), call("b", 2)]);
   expect(order).toEqual(["a0", "a1", "b", "a2", "a3"]);
+});
+
+test("a caller of another client continues before the groups of a client with many", async () => {
+  const slices = new TimeSlices();
+  const order: string[] = [];
+  const call = async (client: string, id: number) => {
+    await slices.enter({ client, id });
+    order.push(`${client}${id}`);
+  };
+  await Promise.all([call("a", 0), call("a", 1), call("a", 2), call("a", 3), call("b", 4), call("b", 5)]);
+  expect(order).toEqual(["a0", "a1", "b4", "a2", "b5", "a3"]);
 });
 
 test("callers that end work continue before callers that arrived earlier, in turn over their groups", async () => {
@@ -21,8 +32,8 @@ test("callers that end work continue before callers that arrived earlier, in tur
     await slices.enter();
     order.push(name);
   };
-  const end = async (name: string, group: number) => {
-    await slices.enterToEnd(group);
+  const end = async (name: string, id: number) => {
+    await slices.enterToEnd({ client: "", id });
     order.push(name);
   };
   await Promise.all([call("a"), call("b"), call("c"), end("x0", 1), end("x1", 1), end("y", 2)]);

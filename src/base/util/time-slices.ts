@@ -3,20 +3,50 @@
  * loop, so that other events are handled in between.
  */
 
+import { newGroup, type RequestGroup } from "./request-group.ts";
+import { getOrInsert } from "./values.ts";
+
 /** Length of a time slice in milliseconds. */
 const SLICE_MS = 10;
 
 /** Max milliseconds between the first {@link TimeSlices.postpone} and the next time slice. */
 const MAX_POSTPONED_MS = 50;
 
-/** Waiting callers by group, the next group first. */
-type Waiting = Map<unknown, (() => void)[]>;
+/** Waiting callers: round robin over clients, over the groups of a client, and first in, first out within a group. */
+class WaitingCallers {
+  /** Callers by client and group, the next ones first. */
+  readonly #clients = new Map<string, Map<number, (() => void)[]>>();
 
-/** Scheduler of callers that share the event loop: round robin over groups, first in, first out within a group. */
+  get isEmpty(): boolean {
+    return this.#clients.size === 0;
+  }
+
+  add({ client, id }: RequestGroup, caller: () => void): void {
+    const groups = getOrInsert(this.#clients, client, () => new Map<number, (() => void)[]>());
+    getOrInsert(groups, id, () => []).push(caller);
+  }
+
+  /** Removes and returns the next caller. Must not be called without callers. */
+  next(): () => void {
+    const [client, groups] = this.#clients.entries().next().value!;
+    const [id, callers] = groups.entries().next().value!;
+    const caller = callers.shift()!;
+    groups.delete(id);
+    if (callers.length > 0) groups.set(id, callers);
+    this.#clients.delete(client);
+    if (groups.size > 0) this.#clients.set(client, groups);
+    return caller;
+  }
+}
+
+/** Client of callers without a group. */
+const ANONYMOUS = "";
+
+/** Scheduler of callers that share the event loop. Clients take turns, and so do the groups of a client. */
 export class TimeSlices {
-  readonly #waiting: Waiting = new Map();
+  readonly #waiting = new WaitingCallers();
   /** Callers that end work. They continue before `#waiting`. */
-  readonly #ending: Waiting = new Map();
+  readonly #ending = new WaitingCallers();
   /** Whether a slice is scheduled or running; callers then wait for it. */
   #isBusy = false;
   /** Number of callers that have continued. */
@@ -30,9 +60,9 @@ export class TimeSlices {
    * Returns undefined if the caller may continue now: the first caller of a turn of the event loop. For further callers returns a promise
    * that resolves at the end of the turn, or of a later turn if a time slice has passed.
    *
-   * @param group - Group of the caller, such as the HTTP request that it belongs to. @default a group of its own
+   * @param group - Group of the caller, such as the HTTP request that it belongs to. @default a group of its own, of a client that all such callers share
    */
-  enter(group: unknown = Symbol()): Promise<void> | undefined {
+  enter(group: RequestGroup = newGroup(ANONYMOUS)): Promise<void> | undefined {
     return this.#enter(this.#waiting, group);
   }
 
@@ -40,7 +70,7 @@ export class TimeSlices {
    * As {@link enter}, for the end of work, such as a complete response. Precedes all callers of `enter`: the end of a request does not wait
    * for later requests.
    */
-  enterToEnd(group: unknown): Promise<void> | undefined {
+  enterToEnd(group: RequestGroup): Promise<void> | undefined {
     return this.#enter(this.#ending, group);
   }
 
@@ -51,7 +81,7 @@ export class TimeSlices {
    *
    * @param group - As for {@link enter}.
    */
-  async after<T>(work: Promise<T>, group: unknown = Symbol()): Promise<T> {
+  async after<T>(work: Promise<T>, group?: RequestGroup): Promise<T> {
     const before = this.#continued;
     const result = await work;
     if (this.#continued !== before || !this.#isBusy) await this.enter(group);
@@ -68,21 +98,15 @@ export class TimeSlices {
     if (!this.#isBusy) this.#scheduleSlice();
   }
 
-  #enter(waiting: Waiting, group: unknown): Promise<void> | undefined {
-    if (this.#isBusy) {
-      return new Promise((resolve) => {
-        const callers = waiting.get(group);
-        if (callers === undefined) waiting.set(group, [resolve]);
-        else callers.push(resolve);
-      });
-    }
+  #enter(waiting: WaitingCallers, group: RequestGroup): Promise<void> | undefined {
+    if (this.#isBusy) return new Promise((resolve) => waiting.add(group, resolve));
     this.#scheduleSlice();
     this.#continued++;
     return undefined;
   }
 
   get #isAwaited(): boolean {
-    return this.#ending.size > 0 || this.#waiting.size > 0;
+    return !this.#ending.isEmpty || !this.#waiting.isEmpty;
   }
 
   #scheduleSlice(): void {
@@ -99,12 +123,9 @@ export class TimeSlices {
     }
     this.#postponedSinceMs = null;
     while (this.#isAwaited && performance.now() - startedMs < SLICE_MS) {
-      const waiting = this.#ending.size > 0 ? this.#ending : this.#waiting;
-      const [group, callers] = waiting.entries().next().value!;
-      waiting.delete(group);
+      const caller = (this.#ending.isEmpty ? this.#waiting : this.#ending).next();
       this.#continued++;
-      callers.shift()!();
-      if (callers.length > 0) waiting.set(group, callers);
+      caller();
       // Ticks run after all microtasks, and so after the caller's work up to its first wait for an event.
       await new Promise<void>((resolve) => process.nextTick(resolve));
     }

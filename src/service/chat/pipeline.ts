@@ -1,6 +1,7 @@
 /** The interface between the routes of all API dialects and the chat pipeline. */
 import { hash } from "node:crypto";
 import type { DialectName } from "../../dialects/index.ts";
+import type { RequestGroup } from "../../base/util/request-group.ts";
 import type { ErrorBody } from "../../base/schema/error.ts";
 import type { RequestScope } from "../observability/observer.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
@@ -35,8 +36,8 @@ export interface RenderCall {
   readonly conversation?: string | undefined;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
-  /** Group of the call in the engine, from {@link newGroup}; see `SamplingOptions.group`. @default a group of its own */
-  readonly group?: number | undefined;
+  /** Group of the call in the engine, see `SamplingOptions.group`. @default a group of its own */
+  readonly group?: RequestGroup | undefined;
 }
 
 /** Chat completion request. */
@@ -82,13 +83,6 @@ export interface ChatPipeline {
   render(call: RenderCall): Promise<RenderedCall>;
   /** Returns status and body of the response to a failure, and logs the error if the response omits its details. */
   explain(error: unknown, scope: RequestScope): ChatErrorAnswer;
-}
-
-let groups = 0;
-
-/** Returns a new group, for the calls of one HTTP request. */
-export function newGroup(): number {
-  return groups++;
 }
 
 /**

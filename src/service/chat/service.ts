@@ -4,6 +4,7 @@ import { loadingBase } from "../../engine/base-failure.ts";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { Lru, remember } from "../../base/util/lru.ts";
+import { newGroup } from "../../base/util/request-group.ts";
 import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import { requestField, type ChatObserver, type RequestScope, type ServiceObserver } from "../observability/observer.ts";
@@ -43,7 +44,7 @@ import { returningMessages } from "./answer/returning-messages.ts";
 import { parseMessage, type ChoiceMessage } from "./answer/shape.ts";
 import { chunkStream } from "./answer/chunk-source.ts";
 import { CompletionStream } from "./answer/stream.ts";
-import { newGroup, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderCall, type RenderedCall } from "./pipeline.ts";
+import type { ChatAnswer, ChatCall, ChatPipeline, RenderCall, RenderedCall } from "./pipeline.ts";
 import type { ChatReadOptions } from "./request/opened-chat.ts";
 import { wholeAnswer } from "./answer/whole-answer.ts";
 import { RunningRequests, type HeldResources } from "./held-resources.ts";
@@ -242,7 +243,7 @@ export class ChatService implements ChatPipeline {
       plan: {
         engine,
         observer,
-        group: call.group ?? newGroup(),
+        group: call.group ?? newGroup(call.scope.entity),
         policy: lease.policy,
         tokenizer,
         request,

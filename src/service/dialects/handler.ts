@@ -6,13 +6,14 @@ import { callerOf } from "../http/caller.ts";
 import { principalOf } from "../http/principal.ts";
 import { requestIdOf } from "../http/request-id.ts";
 import type { RequestScope } from "../observability/observer.ts";
-import { newGroup, sourceOf, type ChatAnswer, type ChatPipeline, type RenderCall, type RenderedCall } from "../chat/pipeline.ts";
+import { sourceOf, type ChatAnswer, type ChatPipeline, type RenderCall, type RenderedCall } from "../chat/pipeline.ts";
 import type { AnswerStream } from "../chat/answer/chunk-source.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
 import { checkMediaType } from "../chat/request/request.ts";
 import { shapedStream } from "./chunks.ts";
 import type { Dialect, OpenRequest } from "./dialect.ts";
 import type { OpenedChat, ChatReadOptions } from "../chat/request/opened-chat.ts";
+import { newGroup } from "../../base/util/request-group.ts";
 import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { DialectName } from "../../dialects/index.ts";
 import type { Opened, Translated, TranslationName } from "./translations.ts";
@@ -65,7 +66,7 @@ async function readRequest(pipeline: ChatPipeline, scope: RequestScope, c: Servi
   return {
     bytes,
     options: await pipeline.readOptions(principal),
-    shared: { group: newGroup(), scope, requestId: req.header("x-request-id"), principal, signal: req.raw.signal },
+    shared: { group: newGroup(scope.entity), scope, requestId: req.header("x-request-id"), principal, signal: req.raw.signal },
   };
 }
 

@@ -5,7 +5,9 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions } from "node:tls";
 import { getRequestListener } from "@hono/node-server";
+import { newGroup } from "../../base/util/request-group.ts";
 import { TimeSlices } from "../../base/util/time-slices.ts";
+import { presentedKey } from "./auth.ts";
 import { errorResponse, toErrorBody, type ErrorBodyFields, type ErrorStatus } from "./errors.ts";
 import { newRequestId, sendRequestId } from "./request-id.ts";
 
@@ -27,6 +29,11 @@ const REQUEST_MS = 60 * 60_000;
 /** Whether a request is answered at once, however many other requests arrive. */
 function isProbe({ url = "" }: IncomingMessage): boolean {
   return /^\/(?:health|ready)(?:\?|$)/u.test(url);
+}
+
+/** Returns the client of a request, for its turn: its credential, which is checked later. */
+function clientOf({ headers }: IncomingMessage): string {
+  return presentedKey(headers) ?? "";
 }
 
 type Refusal = readonly [ErrorStatus, ErrorBodyFields];
@@ -109,7 +116,7 @@ export function createHttpServer(
     responses.set(request.socket, response);
     sendRequestId(request, response);
     const preparing = prepare(request);
-    const entering = isProbe(request) ? undefined : slices.enter();
+    const entering = isProbe(request) ? undefined : slices.enter(newGroup(clientOf(request)));
     if (preparing === undefined && entering === undefined) void listener(request, response);
     else
       void Promise.all([preparing, entering]).then(() => {

@@ -54,6 +54,11 @@ export class SampleBatch {
     return this.#rows.length;
   }
 
+  /** Requests of the running rows. */
+  get requests(): Request[] {
+    return this.#rows.map(({ request }) => request);
+  }
+
   /** Tokens in the cache of the longest row. */
   get longest(): number {
     return this.#rows.reduce((longest, { length }) => Math.max(longest, length), 0);
@@ -151,13 +156,14 @@ export class SampleBatch {
   }
 
   /**
-   * Removes the `count` least urgent rows and frees their slots in the cache.
+   * Removes up to `count` of the least urgent rows and frees their slots in the cache.
    *
+   * @param isWanted - Whether the row of a request may be removed. @default any
    * @returns Their requests, to be prefilled again: the sampled tokens are at the end of their prompts.
    */
-  suspend(count: number): Request[] {
+  suspend(count: number, isWanted: (request: Request) => boolean = () => true): Request[] {
     if (count <= 0) return [];
-    const rows = [...this.#rows.entries()].sort(([, a], [, b]) => (isBefore(a.request, b.request) ? 1 : -1)).slice(0, count);
+    const rows = [...this.#rows.entries()].filter(([, { request }]) => isWanted(request)).sort(([, a], [, b]) => (isBefore(a.request, b.request) ? 1 : -1)).slice(0, count);
     return this.#removeAt(rows.map(([index]) => index).sort((a, b) => a - b)).map(suspended);
   }
 

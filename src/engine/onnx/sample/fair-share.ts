@@ -1,36 +1,49 @@
 /**
- * Division of prefill time among groups of requests, so that no group waits for another one's prompts.
+ * Division of prefill time among clients, and among the groups of requests of a client, so that none waits for another one's prompts.
  *
- * @source Goyal, Vin and Cheng, "Start-time fair queueing", 1997.
+ * @source Goyal, Vin and Cheng, "Start-time fair queueing", 1997; hierarchical as in section 3 there.
  */
+import type { RequestGroup } from "../../../base/util/request-group.ts";
 import { priorityOf, type Request } from "./request.ts";
 
 /**
- * Max groups with a recorded share. Beyond it, groups without more than the present share are removed, which does not change their order.
+ * Max keys with a recorded share. Beyond it, keys without more than the present share are removed, which does not change their order.
  */
 const MAX_KNOWN = 4096;
 
-/** Milliseconds of prefill that each group has used. A new group starts where the present one is, not at zero. */
-export class FairShare {
-  readonly #used = new Map<number, number>();
-  /** Share of the group that was served last, when its turn began. */
+/** Milliseconds that each key has used. A new key starts where the present one is, not at zero. */
+class VirtualTimes<K> {
+  readonly #used = new Map<K, number>();
+  /** Time of the key that was served last, when its turn began. */
   #now = 0;
 
-  /** Returns the share of a group: the group with the smallest share is served next. */
-  of(group: number): number {
-    return Math.max(this.#used.get(group) ?? 0, this.#now);
+  of(key: K): number {
+    return Math.max(this.#used.get(key) ?? 0, this.#now);
   }
 
-  /** Adds the time of one turn to the groups that it served, in equal parts. */
-  charge(groups: readonly number[], ms: number): void {
-    this.#now = groups.reduce((smallest, group) => Math.min(smallest, this.of(group)), Infinity);
-    for (const group of groups) this.#used.set(group, this.of(group) + ms / groups.length);
+  /** Adds the time of one turn to the keys that it served, in equal parts. */
+  charge(keys: ReadonlySet<K>, ms: number): void {
+    this.#now = [...keys].reduce((smallest, key) => Math.min(smallest, this.of(key)), Infinity);
+    for (const key of keys) this.#used.set(key, this.of(key) + ms / keys.size);
     if (this.#used.size <= MAX_KNOWN) return;
-    for (const [group, used] of this.#used) if (used <= this.#now) this.#used.delete(group);
+    for (const [key, used] of this.#used) if (used <= this.#now) this.#used.delete(key);
+  }
+}
+
+/** Shares of clients and groups: the client with the smallest share is served next, and of its groups the one with the smallest share. */
+export class FairShare {
+  readonly #clients = new VirtualTimes<string>();
+  readonly #groups = new VirtualTimes<number>();
+
+  /** Adds the time of one turn to the clients and groups that it served, in equal parts. */
+  charge(groups: readonly RequestGroup[], ms: number): void {
+    this.#clients.charge(new Set(groups.map(({ client }) => client)), ms);
+    this.#groups.charge(new Set(groups.map(({ id }) => id)), ms);
   }
 
   /**
-   * Returns the request to serve next: with the highest priority, then of the group with the smallest share, then the first one given.
+   * Returns the request to serve next: with the highest priority, then of the client and the group with the smallest share, then the first
+   * one given.
    *
    * @param isReady - Whether a request can be served now. @default all can
    */
@@ -40,11 +53,16 @@ export class FairShare {
     return best;
   }
 
-  /** Whether a request is served before another one, which came first. Requests whose rows were suspended continue in their order. */
+  /**
+   * Whether a request is served before another one, which came first. The requests of a client whose rows were suspended continue in their
+   * order, before its other requests.
+   */
   precedes(request: Request, other: Request): boolean {
     const [own, others] = [priorityOf(request), priorityOf(other)];
     if (own !== others) return own < others;
+    const { client, id } = request.group;
+    if (client !== other.group.client) return this.#clients.of(client) < this.#clients.of(other.group.client);
     if (request.sampled > 0 || other.sampled > 0) return other.sampled === 0;
-    return this.of(request.group) < this.of(other.group);
+    return this.#groups.of(id) < this.#groups.of(other.group.id);
   }
 }

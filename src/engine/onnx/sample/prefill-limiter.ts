@@ -5,6 +5,8 @@
 const BUDGET_STEPS = 0.5;
 /** Max delay of running rows while more prompts wait than rows run, in milliseconds. */
 const MAX_CROWDED_MS = 40;
+/** Max delay of running rows by the prompts of a client without rows, in decode steps. */
+const NEWCOMER_STEPS = 4;
 /** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
 const MIN_BUDGET_MS = 2;
 /** Weight of the newest measurement in the moving average. */
@@ -30,12 +32,14 @@ export class PrefillLimiter {
 
   /**
    * Returns the max milliseconds of prefill between two decode steps. The more prompts wait for each running row, the more time they get,
-   * up to 40 ms: steps of few rows are expensive for each token.
+   * up to 40 ms: steps of few rows are expensive for each token. The prompts of a client without rows get 4 steps: most of the time, until
+   * the client has a row, too.
    *
    * @param waiting - Number of waiting requests per running row.
+   * @param isNewcomer - Whether the next prompt is of a client without rows, beside rows of others.
    */
-  budgetMs(waiting: number): number {
-    const usual = Math.max(MIN_BUDGET_MS, BUDGET_STEPS * this.#msPerStep);
+  budgetMs(waiting: number, isNewcomer: boolean): number {
+    const usual = Math.max(MIN_BUDGET_MS, (isNewcomer ? NEWCOMER_STEPS : BUDGET_STEPS) * this.#msPerStep);
     return waiting <= 1 ? usual : Math.max(usual, Math.min(MAX_CROWDED_MS, waiting * this.#msPerStep));
   }
 

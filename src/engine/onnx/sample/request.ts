@@ -1,5 +1,6 @@
 /** Requests of a sampler, and the rows of a batch that compute them. */
 import type { PromptToken, SampledToken, SamplingParams } from "../../port.ts";
+import type { RequestGroup } from "../../../base/util/request-group.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
 import { tableStart } from "../model/rope.ts";
 import type { LogitRules } from "./logits/rules.ts";
@@ -27,8 +28,8 @@ export interface Request {
   readonly rules: LogitRules | null;
   /** Grammar of the output; null = none. */
   readonly constraint: GrammarConstraint | null;
-  /** Requests of a group share one part of the prefill time; see `SamplingOptions.group`. */
-  readonly group: number;
+  /** Client and group of the request; see `SamplingOptions.group`. */
+  readonly group: RequestGroup;
 }
 
 /** Request with a row in a batch. */

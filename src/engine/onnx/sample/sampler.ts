@@ -8,11 +8,13 @@ import type { SamplingParams } from "../../port.ts";
 import type { ModelConfig, BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { type AdmittedPrompts, admit, mayStart } from "./admission.ts";
-import { SampleBatch } from "./batch.ts";
+import type { SampleBatch } from "./batch.ts";
+import { Batches } from "./batches.ts";
 import type { PlacedWeights, SamplerPlace, SamplingPlace } from "./place.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerSettings } from "./options.ts";
+import { ClientRows } from "./client-rows.ts";
 import { FairShare } from "./fair-share.ts";
 import { PrefillLimiter } from "./prefill-limiter.ts";
 import { PublishedPolicies, type PublishedPolicy } from "./policies.ts";
@@ -20,10 +22,14 @@ import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import type { Request, SampledEvent } from "./request.ts";
+import type { RequestGroup } from "../../../base/util/request-group.ts";
 import { first, getOrInsert } from "../../../base/util/values.ts";
 
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
 const HEADROOM = 64;
+
+/** Client of requests without a group. */
+const ANONYMOUS = "";
 
 /** Milliseconds of prefill in one run while no row is running; requests that arrive meanwhile wait until it ends. */
 const SLICE_MS = 100;
@@ -43,7 +49,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   readonly #prefixes: PrefixCache;
   readonly #policies: PublishedPolicies<T, PlacedWeights, Adapter>;
   readonly #place: SamplingPlace;
-  readonly #batches = new Map<string, SampleBatch>();
+  readonly #batches: Batches;
   readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
   readonly #cancelled = new Set<number>();
   readonly #queue = new WaitingQueue();
@@ -69,10 +75,15 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
     this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
     this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
+    this.#batches = new Batches(place, {
+      onToken: (event) => this.#events.push(event),
+      onEnd: (request) => this.#release(request),
+      onFailure: (request, error) => this.#onError([request.id], error),
+    });
     this.#policies = new PublishedPolicies(weights, (policy) => {
       this.#prefixes.forget(policy);
       // An empty batch keeps its cache, and so the weights, for the next request.
-      if (!this.#policies.hasBatch(policy.batchKey)) this.#dropBatch(policy.batchKey);
+      if (!this.#policies.hasBatch(policy.batchKey)) this.#batches.drop(policy.batchKey);
     });
     this.#emit = emit;
     this.#onError = onError;
@@ -98,7 +109,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   /**
    * Queues a request; its tokens arrive through `emit`.
    *
-   * @param group - Group of the request; see `SamplingOptions.group`. @default a group of its own
+   * @param group - Group of the request; see `SamplingOptions.group`. @default a group of its own, of a client that all such requests share
    * @throws NotFoundError `E_NOT_FOUND` if the policy does not exist or was released.
    */
   add(
@@ -107,7 +118,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     prompt: Int32Array,
     params: SamplingParams,
     constraint: GrammarConstraint | null = null,
-    group = -1 - id,
+    group: RequestGroup = { client: ANONYMOUS, id: -1 - id },
   ): void {
     const policy = this.#policies.acquire(policyId);
     const rules = LogitRules.of(params, prompt);
@@ -128,14 +139,14 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
   async #loop(): Promise<void> {
     this.#isRunning = true;
-    while (this.#queue.length > 0 || this.#tasks.length > 0 || this.#running > 0) {
+    while (this.#queue.length > 0 || this.#tasks.length > 0 || this.#batches.size > 0) {
       // Requests, cancellations and new weights arrive as messages: handle them between two forward passes.
       await new Promise(setImmediate);
       this.#dropCancelled();
       await this.#prefill();
       for (const [key, batch] of this.#batches) {
         if (batch.size > 0) await this.#decode(batch);
-        else if (!this.#isStarting(key)) this.#dropBatch(key);
+        else if (!this.#isStarting(key)) this.#batches.drop(key);
       }
       if (this.#events.length > 0) {
         this.#emit(this.#events);
@@ -144,24 +155,16 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       for (const resolve of this.#settling.splice(0)) resolve();
     }
     this.#isRunning = false;
-    for (const [key, { weights }] of this.#batches) if (!this.#place.keepsIdleKeys(weights)) this.#dropBatch(key);
-  }
-
-  get #running(): number {
-    return [...this.#batches.values()].reduce((sum, batch) => sum + batch.size, 0);
+    for (const [key, { weights }] of this.#batches) if (!this.#place.keepsIdleKeys(weights)) this.#batches.drop(key);
   }
 
   /** Prefills prompts for as long as running rows can wait; with no running row, computes one piece. */
   async #prefill(): Promise<void> {
-    const running = [...this.#batches.values()].filter((batch) => batch.size > 0);
-    const waiting = this.#queue.length + this.#prefilling;
-    const budgetMs = running.reduce(
-      (max, { weights }) => Math.max(max, this.#limiterOf(weights.config).budgetMs(waiting / this.#running)),
-      0,
-    );
-    const endMs = running.length > 0 ? performance.now() + budgetMs : null;
+    const startMs = performance.now();
+    let endMs: number | null;
     let policy: PublishedPolicy;
     do {
+      endMs = this.#prefillEnd(startMs);
       const task = await this.#nextTask(endMs);
       if (!task) return;
       ({ policy } = first(task.requests));
@@ -169,9 +172,24 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     } while (endMs !== null && this.#promptTokens(policy, endMs) >= BLOCK_TOKENS);
   }
 
+  /** Returns the time until which running rows can wait for a prefill that began at `startMs`; null without running rows. */
+  #prefillEnd(startMs: number): number | null {
+    const { running, size, requests } = this.#batches;
+    if (size === 0) return null;
+    const next = this.#shares.next([...this.#starting, ...this.#queue]);
+    const isNewcomer = next !== undefined && new ClientRows(requests).isNewcomer(next.group.client);
+    const waiting = (this.#queue.length + this.#prefilling) / size;
+    return startMs + Math.max(...running.map(({ weights }) => this.#limiterOf(weights.config).budgetMs(waiting, isNewcomer)));
+  }
+
   /** Whether a prompt of this batch is being prefilled: it reads the batch's stack of adapters. */
   #isStarting(key: string): boolean {
-    return this.#tasks.some(({ requests }) => requests.some(({ policy }) => policy.batchKey === key));
+    return this.#starting.some(({ policy }) => policy.batchKey === key);
+  }
+
+  /** Requests with prompts being prefilled. */
+  get #starting(): Request[] {
+    return this.#tasks.flatMap(({ requests }) => requests);
   }
 
   /** Number of requests with prompts being prefilled. */
@@ -181,21 +199,44 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
   /** Returns the prompts whose turn it is: being prefilled, or waiting. Null if nothing can be prefilled now. */
   async #nextTask(endMs: number | null): Promise<PrefillTask | null> {
-    const started = this.#shares.next(this.#tasks.flatMap(({ requests }) => requests));
+    const started = this.#shares.next(this.#starting);
     const task = (started && this.#tasks.find(({ requests }) => requests.includes(started))) ?? null;
     const minSharedPrefix = this.#prefixes.isEnabled ? this.#place.minSharedPrefix : null;
     const first = this.#shares.next(this.#queue, (request) => mayStart(request, this.#tasks, minSharedPrefix));
     if (!first || (started && !this.#shares.precedes(first, started))) return task;
-    const room = Math.min(this.#maxRows - this.#running - this.#prefilling, this.#memoryRoom(first));
+    if (this.#roomFor(first) <= 0) this.#yieldRows(first);
+    const room = this.#roomFor(first);
     const maxTokens = this.#pieceTokens(first.policy, endMs);
     const admitted = admit(this.#queue, first, this.#prefixes, { room, maxTokens, place: this.#place });
     return (admitted && (await this.#start(admitted))) ?? task;
   }
 
+  /** Returns how many more rows there is room for, if they are as long as the request. */
+  #roomFor(request: Request): number {
+    return Math.min(this.#maxRows - this.#batches.size - this.#prefilling, this.#memoryRoom(request));
+  }
+
+  /** Suspends rows of the client with the most rows, for waiting requests of a client with fewer. */
+  #yieldRows({ group: { client }, policy }: Request): void {
+    const [starting, wanted] = [this.#starting, [...this.#queue].filter(({ group }) => group.client === client).length];
+    const yielding = new ClientRows([...this.#batches.requests, ...starting]).yieldingTo(client, wanted);
+    if (yielding === null) return;
+    const mayYield = (request: Request) => request.group.client === yielding.client;
+    // A batch of other weights has other memory, and the same limit of rows.
+    const isFull = this.#batches.size + this.#prefilling >= this.#maxRows;
+    const batches = isFull ? this.#batches.running : [this.#batches.of(policy)];
+    let left = yielding.count;
+    for (const batch of batches) {
+      const suspended = batch.suspend(left, mayYield);
+      left -= suspended.length;
+      for (const request of suspended) this.#queue.add(request);
+    }
+  }
+
   /** Returns how many more rows there is memory for in the batch of a request, if they are as long as the request. */
   #memoryRoom({ policy, prompt }: Request): number {
-    const batch = this.#batch(policy);
-    const starting = this.#tasks.flatMap(({ requests }) => requests.filter((request) => request.policy.batchKey === policy.batchKey));
+    const batch = this.#batches.of(policy);
+    const starting = this.#starting.filter((request) => request.policy.batchKey === policy.batchKey);
     const longest = starting.reduce((length, request) => Math.max(length, request.prompt.length), Math.max(batch.longest, prompt.length));
     const rows = batch.size + starting.length;
     return batch.roomFor(Math.min(rows + this.#queue.length, this.#maxRows), longest + HEADROOM) - rows;
@@ -219,10 +260,10 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     const { policy } = first(task.requests);
     const { weights } = policy;
     try {
-      const batch = this.#batch(policy);
+      const batch = this.#batches.of(policy);
       const adapters = batch.adaptersWith(task.requests.flatMap((request) => request.policy.adapter ?? []));
       await this.#place.prepare(task.kind, weights, adapters !== null, task.needsLogits);
-      const groups = [...new Set(task.requests.map(({ group }) => group))];
+      const groups = task.requests.map(({ group }) => group);
       const startMs = performance.now();
       const result = await task.step(adapters, this.#pieceTokens(policy, endMs));
       const tookMs = performance.now() - startMs;
@@ -287,7 +328,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       task.remove(isCancelled).forEach((request) => this.#release(request));
       if (task.requests.length === 0) this.#end(task);
     }
-    for (const batch of this.#batches.values()) batch.remove(isCancelled);
+    this.#batches.remove(isCancelled);
     this.#cancelled.clear();
   }
 
@@ -313,21 +354,6 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
   #limiterOf(config: ModelConfig): PrefillLimiter {
     return getOrInsert(this.#limiters, config, () => new PrefillLimiter());
-  }
-
-  #dropBatch(key: string): void {
-    this.#batches.get(key)?.release();
-    this.#batches.delete(key);
-  }
-
-  #batch({ batchKey, weights }: PublishedPolicy): SampleBatch {
-    const create = () =>
-      new SampleBatch(this.#place, weights, {
-        onToken: (event) => this.#events.push(event),
-        onEnd: (request) => this.#release(request),
-        onFailure: (request, error) => this.#onError([request.id], error),
-      });
-    return getOrInsert(this.#batches, batchKey, create);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Methods of a thread or process that samples. */
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
+import type { RequestGroup } from "../../../base/util/request-group.ts";
 import { describeError, type SentError } from "../../../base/util/worker-rpc.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { Grammars, type GrammarText } from "../sample/grammar-cache.ts";
@@ -52,7 +53,7 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
     prompt: Int32Array,
     params: SentParams,
     form: OutputForm | null,
-    group: number | undefined,
+    group: RequestGroup | undefined,
   ];
 
   const methods = {

@@ -1,4 +1,5 @@
 /** Generation of the choices of one request, each from its own iterator over the engine's tokens. */
+import type { RequestGroup } from "../../../base/util/request-group.ts";
 import { defaultMaxListeners, setMaxListeners } from "node:events";
 import type { Engine, PolicyVersion, PromptToken, SampledToken, SamplingParams } from "../../../engine/port.ts";
 import { EngineError } from "../../../base/errors.ts";
@@ -18,7 +19,7 @@ export interface GenerationPlan {
   /** Observer of the chat completion; null for none. */
   readonly observer: ChatObserver | null;
   /** Group of the request in the engine, see `SamplingOptions.group`. */
-  readonly group: number;
+  readonly group: RequestGroup;
   readonly policy: PolicyVersion;
   readonly tokenizer: ChatTokenizer;
   readonly request: ChatRequest;

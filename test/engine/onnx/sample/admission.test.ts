@@ -21,7 +21,7 @@ function waiting(): WaitingQueue {
       stops: new Set(),
       rules: null,
       constraint: null,
-      group: id,
+      group: { client: "", id },
     });
   }
   return queue;

@@ -1,5 +1,6 @@
 /** A sampler on the shipped model, its requests as promises. */
 import { join } from "node:path";
+import type { RequestGroup } from "../../../../src/base/util/request-group.ts";
 import { type HostTrained, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import type { SamplerSettings } from "../../../../src/engine/onnx/sample/options.ts";
 import type { SamplerPlace } from "../../../../src/engine/onnx/sample/place.ts";
@@ -42,7 +43,7 @@ export class Harness {
     return harness;
   }
 
-  add(prompt: Int32Array, options: SamplingParams, policy = "p", group?: number): { id: number; done: Promise<SampledToken[]> } {
+  add(prompt: Int32Array, options: SamplingParams, policy = "p", group?: RequestGroup): { id: number; done: Promise<SampledToken[]> } {
     const id = this.#next++;
     this.tokens.set(id, []);
     const done = new Promise<SampledToken[]>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
@@ -50,7 +51,7 @@ export class Harness {
     return { id, done };
   }
 
-  run(prompt: Int32Array, options: SamplingParams, policy = "p", group?: number): Promise<SampledToken[]> {
+  run(prompt: Int32Array, options: SamplingParams, policy = "p", group?: RequestGroup): Promise<SampledToken[]> {
     return this.add(prompt, options, policy, group).done;
   }
 

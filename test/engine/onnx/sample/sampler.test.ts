@@ -3,7 +3,6 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { SampleBatch } from "../../../../src/engine/onnx/sample/batch.ts";
 import { BLOCK_TOKENS } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
-import { FairShare } from "../../../../src/engine/onnx/sample/fair-share.ts";
 import { PrefillLimiter } from "../../../../src/engine/onnx/sample/prefill-limiter.ts";
 import type { Request } from "../../../../src/engine/onnx/sample/request.ts";
 import { mayStart } from "../../../../src/engine/onnx/sample/admission.ts";
@@ -154,12 +153,14 @@ describe("chunked prefill", () => {
 });
 
 describe("groups of requests", () => {
+  const group = (id: number) => ({ client: "", id });
+
   /** Samples three prompts of one group, adds a request when the second prompt piece runs, and returns the lengths of the pieces from there on. */
   async function piecesWith(add: (harness: Harness) => Promise<unknown>): Promise<number[]> {
     const harness = await Harness.start({ maxPrefillTokens: 64 });
     await harness.sampler.loadPolicy("q", base, undefined);
     vi.spyOn(PrefillLimiter.prototype, "promptTokensIn").mockReturnValue(64);
-    const many = [0, 1, 2].map((index) => harness.run(promptOf(300, 50 + index), params(index, { maxTokens: 1 }), "p", 1));
+    const many = [0, 1, 2].map((index) => harness.run(promptOf(300, 50 + index), params(index, { maxTokens: 1 }), "p", group(1)));
     let added: Promise<unknown> | undefined;
     onRun = () => {
       if (promptRuns().length === 2) added ??= add(harness);
@@ -172,12 +173,12 @@ describe("groups of requests", () => {
   }
 
   test.each(["p", "q"])("a short prompt on policy %s is computed after the current piece of another group's prompts", async (policy) => {
-    const pieces = await piecesWith((harness) => harness.run(promptOf(10, 60), params(9, { maxTokens: 1 }), policy, 2));
+    const pieces = await piecesWith((harness) => harness.run(promptOf(10, 60), params(9, { maxTokens: 1 }), policy, group(2)));
     expect(pieces[0]).toBe(16);
   });
 
   test("a short prompt of the same group waits for its prompts", async () => {
-    const pieces = await piecesWith((harness) => harness.run(promptOf(10, 60), params(9, { maxTokens: 1 }), "p", 1));
+    const pieces = await piecesWith((harness) => harness.run(promptOf(10, 60), params(9, { maxTokens: 1 }), "p", group(1)));
     expect(pieces.at(-1)).toBe(16);
   });
 
@@ -196,21 +197,11 @@ describe("groups of requests", () => {
     expect(mayStart(request(100), [task(500, 0n, true)], null)).toBe(true);
   });
 
-  test("have equal shares, and a new one starts where the others are", () => {
-    const shares = new FairShare();
-    shares.charge([1], 30);
-    shares.charge([2], 10);
-    expect([shares.of(1), shares.of(2), shares.of(3)]).toEqual([30, 10, 0]);
-    shares.charge([2], 50);
-    expect([shares.of(1), shares.of(2), shares.of(3)]).toEqual([30, 60, 10]);
-    shares.charge([1, 3], 8);
-    expect([shares.of(1), shares.of(3)]).toEqual([34, 14]);
-  });
-
-  test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms", () => {
+  test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms, and four steps for a client without rows", () => {
     const limiter = new PrefillLimiter();
     limiter.noteDecode(8);
-    expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting))).toEqual([4, 4, 16, 40]);
+    expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting, false))).toEqual([4, 4, 16, 40]);
+    expect(limiter.budgetMs(0, true)).toBe(32);
     limiter.notePrefill(16, 4);
     expect(limiter.promptTokensIn(40)).toBe(160);
   });

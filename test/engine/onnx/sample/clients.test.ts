@@ -1,0 +1,109 @@
+/** Clients of a sampler: one with many requests delays no other one. */
+import { describe, expect, test } from "vitest";
+import { ClientRows } from "../../../../src/engine/onnx/sample/client-rows.ts";
+import { FairShare } from "../../../../src/engine/onnx/sample/fair-share.ts";
+import type { Request } from "../../../../src/engine/onnx/sample/request.ts";
+import { Harness, params } from "./harness.ts";
+
+const request = (client: string, id: number, more: Partial<Request> = {}) =>
+  ({ id, group: { client, id }, params: params(id), sampled: 0, ...more }) as Request;
+const promptOf = (length: number, family: number) => Int32Array.from({ length }, (_, t) => (family * 37 + t * 17 + ((family * t) % 7)) % 500);
+
+describe("prefill time", () => {
+  test("is shared equally by clients, and by the groups of a client", () => {
+    const shares = new FairShare();
+    const waiting = [request("a", 1), request("a", 2), request("a", 3), request("b", 4), request("b", 5)];
+    const order: number[] = [];
+    const costs = new Map([
+      [1, 10],
+      [2, 10],
+      [3, 10],
+      [4, 25],
+      [5, 10],
+    ]);
+    while (waiting.length > 0) {
+      const { id, group } = shares.next(waiting)!;
+      order.push(id);
+      shares.charge([group], costs.get(id)!);
+      waiting.splice(
+        waiting.findIndex((each) => each.id === id),
+        1,
+      );
+    }
+    expect(order).toEqual([1, 4, 2, 3, 5]);
+  });
+
+  test("a new client starts where the others are", () => {
+    const shares = new FairShare();
+    shares.charge([{ client: "a", id: 1 }], 30);
+    shares.charge([{ client: "b", id: 2 }], 10);
+    shares.charge([{ client: "b", id: 2 }], 50);
+    // The turn of b began at 10: the new client has used less than both, and is not ahead by more than their turns.
+    expect(shares.next([request("a", 1), request("b", 2), request("c", 3)])!.group.client).toBe("c");
+    shares.charge([{ client: "c", id: 3 }], 15);
+    expect(shares.next([request("a", 1), request("b", 2), request("c", 3)])!.group.client).toBe("c");
+    shares.charge([{ client: "c", id: 3 }], 15);
+    expect(shares.next([request("a", 1), request("b", 2), request("c", 3)])!.group.client).toBe("a");
+  });
+
+  test("suspended requests continue before other requests of their client, but not before other clients", () => {
+    const shares = new FairShare();
+    shares.charge([{ client: "a", id: 1 }], 30);
+    const suspended = request("a", 1, { sampled: 5 });
+    expect(shares.next([request("a", 2), suspended])).toBe(suspended);
+    expect(shares.next([suspended, request("b", 3)])!.id).toBe(3);
+  });
+});
+
+describe("rows", () => {
+  test("the client with the most rows gives up half of its surplus at most", () => {
+    const rows = new ClientRows([request("a", 1), request("a", 2), request("a", 3), request("a", 4), request("b", 5)]);
+    expect(rows.yieldingTo("c", 10)).toEqual({ client: "a", count: 2 });
+    expect(rows.yieldingTo("c", 1)).toEqual({ client: "a", count: 1 });
+    expect(rows.yieldingTo("b", 10)).toEqual({ client: "a", count: 1 });
+    expect(rows.yieldingTo("a", 10)).toBeNull();
+    expect(new ClientRows([]).yieldingTo("a", 1)).toBeNull();
+    expect([rows.isNewcomer("b"), rows.isNewcomer("c"), new ClientRows([]).isNewcomer("c")]).toEqual([false, true, false]);
+  });
+
+  test("a client without rows gets one at the next token, and suspended rows continue with the same tokens", async () => {
+    const [harness, alone] = [await Harness.start({ maxRows: 4 }), await Harness.start({ maxRows: 64 })];
+    const options = (index: number) => params(index, { maxTokens: 60 });
+    const finished: number[] = [];
+    let late: ReturnType<Harness["add"]> | undefined;
+    let tokensBefore = 0;
+    harness.onToken = ({ request: id, token }) => {
+      if (token.finish) finished.push(id);
+      if (id === 0 && harness.tokens.get(0)!.length === 20)
+        late = harness.add(promptOf(30, 99), params(99, { maxTokens: 3 }), "p", { client: "other", id: 99 });
+      if (late !== undefined && id === late.id && harness.tokens.get(id)!.length === 1) tokensBefore = harness.tokens.get(0)!.length;
+    };
+    const flood = Array.from({ length: 12 }, (_, index) => harness.add(promptOf(30, index), options(index), "p", { client: "flood", id: index }));
+    const results = await Promise.all(flood.map(({ done }) => done));
+    await late!.done;
+    expect(tokensBefore).toBeGreaterThanOrEqual(20);
+    expect(tokensBefore).toBeLessThanOrEqual(22);
+    expect(finished[0]).toBe(late!.id);
+    const expected = await Promise.all(flood.map((_, index) => alone.run(promptOf(30, index), options(index))));
+    expect(results.map((tokens) => tokens.map(({ id }) => id))).toEqual(expected.map((tokens) => tokens.map(({ id }) => id)));
+  });
+
+  test("requests of one client wait for a row, as without clients", async () => {
+    const harness = await Harness.start({ maxRows: 2 });
+    const first: number[] = [];
+    harness.onToken = ({ request: id }) => {
+      if (harness.tokens.get(id)!.length === 1) first.push(id);
+    };
+    const group = (id: number) => ({ client: "a", id });
+    const all = Array.from({ length: 6 }, (_, index) => harness.run(promptOf(20, index), params(index, { maxTokens: 8 }), "p", group(index)));
+    await Promise.all(all);
+    // Two prompts are computed together.
+    expect([0, 2, 4].map((at) => first.slice(at, at + 2).sort())).toEqual([
+      [0, 1],
+      [2, 3],
+      [4, 5],
+    ]);
+    // No row was suspended: each request has its tokens, drawn once.
+    expect([...harness.tokens.values()].map(({ length }) => length)).toEqual(Array(6).fill(8));
+  });
+});
