@@ -21,6 +21,8 @@ export type ErrorCode =
   | "E_UNSUPPORTED"
   | "E_TOO_LARGE"
   | "E_OVERLOADED"
+  | "E_RATE_LIMIT"
+  | "E_QUOTA"
   | "E_NO_SPACE"
   | "E_OUTPUT"
   | "E_DATA"
@@ -175,6 +177,29 @@ export class TooLargeError extends WhetstoneError {
 /** The service is at capacity. The service answers 429 with `Retry-After`. */
 export class OverloadedError extends WhetstoneError {
   readonly code = "E_OVERLOADED";
+}
+
+/** An API key or an entity is at a limit that time relieves. The service answers 429 with `Retry-After`. */
+export class RateLimitError extends WhetstoneError {
+  readonly code = "E_RATE_LIMIT";
+  /** Milliseconds after which the request may be sent again. */
+  readonly retryAfterMs: number;
+
+  /**
+   * Creates the error of a request over a limit.
+   *
+   * @param message - Text of the error: the limit, its owner, and what to do.
+   * @param options - Milliseconds after which the request may be sent again, and the options of every error.
+   */
+  constructor(message: string, { retryAfterMs, ...options }: WhetstoneErrorOptions & { readonly retryAfterMs: number }) {
+    super(message, { retryable: true, ...options });
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** An API key or an entity is at a limit that stays until something is deleted or the limit is raised. The service answers 403. */
+export class QuotaError extends WhetstoneError {
+  readonly code = "E_QUOTA";
 }
 
 /** The file system of the data directory has too little free space for the request. The service answers 507. */

@@ -1,5 +1,5 @@
 import { Command, Option } from "commander";
-import type { CreatedKeyInfo, KeyInfo } from "../library/client/index.ts";
+import type { CreatedKeyInfo, EntityLimitsInfo, KeyInfo, KeyUsageInfo } from "../library/client/index.ts";
 import { keyScope, type KeyScope } from "../base/schema/index.ts";
 import { integer } from "./arguments.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
@@ -11,6 +11,13 @@ import { formatTime } from "./time.ts";
 
 const SECONDS_PER_DAY = 86_400;
 const SECONDS_PER_HOUR = 3600;
+
+/** Options of the limits that keys and entities have. */
+const LIMITS = [
+  ["--requests-per-minute <number>", "chat completions per minute"],
+  ["--tokens-per-minute <number>", "tokens of prompts and answers per minute"],
+  ["--running-choices <number>", "choices that are sampled at a time"],
+] as const;
 
 const COLUMNS: readonly TableColumn<KeyInfo>[] = [
   { title: "ID", cell: ({ id }) => id, isWhole: true },
@@ -33,6 +40,17 @@ export function keysCommand(): Command {
     .option("--model <project/name>", "limit the key to one model")
     .option("--expires-in-days <number>", "days until the key expires (default: never)", integer(1))
     .action(createKey);
+  addLimits(create);
+  const limit = addLimits(serviceCommand("limit", "replace the limits of a key or an entity; those left out are removed"))
+    .argument("[id]", "id of the key")
+    .option("--entity <name>", "limit this entity, over all of its keys, instead of a key")
+    .option("--queued-jobs <number>", "unfinished training jobs of an entity", integer(1))
+    .option("--stored-bytes <number>", "bytes of artifacts, files and checkpoints of an entity", integer(1))
+    .action(limitKey);
+  const usage = serviceCommand("usage", "list what keys used, by day, the newest day first")
+    .option("--entity <name>", "only keys of this entity")
+    .option("--days <number>", "days up to today, in UTC", integer(1), 30)
+    .action(listUsage);
   const list = serviceCommand("list", "list the keys, newest first, without their secrets")
     .option("--entity <name>", "only keys of this entity")
     .action(listKeys);
@@ -40,7 +58,13 @@ export function keysCommand(): Command {
     .option("--grace-hours <number>", "hours for which the previous secret is accepted, too", integer(0), 0)
     .action(rotateKey);
   const revoke = withKey("revoke", "revoke a key: it is not accepted from then on").action(revokeKey);
-  return command.addCommand(list, { isDefault: true }).addCommand(create).addCommand(rotate).addCommand(addConfirmation(revoke));
+  return command
+    .addCommand(list, { isDefault: true })
+    .addCommand(create)
+    .addCommand(rotate)
+    .addCommand(limit)
+    .addCommand(usage)
+    .addCommand(addConfirmation(revoke));
 }
 
 /** Creates a subcommand that takes the id of a key. */
@@ -48,11 +72,18 @@ function withKey(name: string, description: string): Command {
   return serviceCommand(name, description).argument("<id>", "id of the key");
 }
 
+/** Adds the options of limits to a subcommand. */
+function addLimits(command: Command): Command {
+  return LIMITS.reduce((extended, [flag, description]) => extended.option(flag, description, integer(1)), command);
+}
+
 function entityOf({ entity }: KeyInfo): string {
   return entity ?? "(all)";
 }
 
-interface CreateOptions extends OutputOptions {
+interface LimitOptions extends OutputOptions, Pick<EntityLimitsInfo, "requestsPerMinute" | "tokensPerMinute" | "runningChoices"> {}
+
+interface CreateOptions extends LimitOptions {
   readonly entity?: string;
   readonly allEntities?: boolean;
   readonly scope?: readonly KeyScope[];
@@ -62,12 +93,14 @@ interface CreateOptions extends OutputOptions {
 
 async function createKey(name: string, options: CreateOptions): Promise<void> {
   const { entity, allEntities = false, scope: scopes, model, expiresInDays: days } = options;
+  const { requestsPerMinute, tokensPerMinute, runningChoices } = options;
+  const limits = { requestsPerMinute, tokensPerMinute, runningChoices };
   await withService(options, async (connected) => {
     const limited = model === undefined ? undefined : await modelByName(connected, model);
     const owner = allEntities ? { entity: null, scopes: ["admin"] as const } : { entity: entity ?? limited?.entity, scopes };
     const { service, signal } = connected;
     const expiresInSeconds = days === undefined ? undefined : days * SECONDS_PER_DAY;
-    const created = await service.keys.create({ name, ...owner, modelId: limited?.id, expiresInSeconds, signal });
+    const created = await service.keys.create({ name, ...owner, modelId: limited?.id, expiresInSeconds, limits, signal });
     printResult(options, created, describeSecret);
   });
 }
@@ -91,6 +124,57 @@ async function listKeys({ entity, ...options }: OutputOptions & { readonly entit
   await withService(options, async ({ service, signal }) => {
     const keys = await service.keys.list({ entity, signal });
     printResult(options, keys, () => (keys.length === 0 ? ["No keys yet: `whetstone keys create` makes one"] : table(keys, COLUMNS)));
+  });
+}
+
+interface LimitKeyOptions extends LimitOptions, Pick<EntityLimitsInfo, "queuedJobs" | "storedBytes"> {
+  readonly entity?: string;
+}
+
+async function limitKey(this: Command, id: string | undefined, options: LimitKeyOptions): Promise<void> {
+  const { entity, requestsPerMinute, tokensPerMinute, runningChoices, queuedJobs, storedBytes } = options;
+  const limits = { requestsPerMinute, tokensPerMinute, runningChoices };
+  if ((id === undefined) === (entity === undefined))
+    this.error("error: expected the id of a key, or --entity <name>, and not both", { exitCode: 2 });
+  if (id !== undefined && (queuedJobs ?? storedBytes) !== undefined)
+    this.error("error: expected --queued-jobs and --stored-bytes with --entity <name> alone: jobs and data belong to entities", {
+      exitCode: 2,
+    });
+  await withService(options, async ({ service, signal }) => {
+    const changed =
+      id === undefined
+        ? await service.entities.setLimits(entity!, { ...limits, queuedJobs, storedBytes }, { signal })
+        : await service.keys.setLimits(id, limits, { signal });
+    printResult(options, changed, () =>
+      fields({ ...("name" in changed ? { key: changed.name } : { entity: changed.id }), ...texts(changed.limits) }),
+    );
+  });
+}
+
+/** Returns limits as texts, by name. */
+function texts(limits: EntityLimitsInfo): Record<string, string> {
+  const named = Object.entries(limits).map(([name, value]: [string, number | null]) => [
+    name.replaceAll(/[A-Z]/gu, (letter) => ` ${letter.toLowerCase()}`),
+    value === null ? "no limit" : String(value),
+  ]);
+  return Object.fromEntries(named) as Record<string, string>;
+}
+
+const USAGE_COLUMNS: readonly TableColumn<KeyUsageInfo>[] = [
+  { title: "DAY", cell: ({ day }) => day },
+  { title: "ENTITY", cell: ({ entity }) => (entity === "" ? "(all)" : entity) },
+  { title: "KEY", cell: ({ keyId }) => keyId, isWhole: true },
+  { title: "REQUESTS", cell: ({ requests }) => String(requests) },
+  { title: "PROMPT TOKENS", cell: ({ promptTokens }) => String(promptTokens) },
+  { title: "GENERATED TOKENS", cell: ({ generatedTokens }) => String(generatedTokens) },
+];
+
+async function listUsage({ entity, days, ...options }: OutputOptions & { readonly entity?: string; readonly days: number }): Promise<void> {
+  await withService(options, async ({ service, signal }) => {
+    const used = await service.entities.usage({ entity, days, signal });
+    printResult(options, used, () =>
+      used.length === 0 ? ["No key was used so far; use is recorded once a minute"] : table(used, USAGE_COLUMNS),
+    );
   });
 }
 

@@ -29,6 +29,7 @@ import { artifactRoutes } from "./routes/artifacts.ts";
 import { auditLogRoutes } from "./routes/audit-log.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
 import { descriptionRoutes } from "./routes/description.ts";
+import { entityRoutes } from "./routes/entities.ts";
 import { fileRoutes } from "./routes/files.ts";
 import { fineTuningRoutes } from "./routes/fine-tuning.ts";
 import { graderRoutes } from "./routes/graders.ts";
@@ -113,7 +114,10 @@ function createPipelines(
   const sampling =
     upstream === null
       ? chat
-      : forwardingPipeline(chat, new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal }));
+      : forwardingPipeline(
+          chat,
+          new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal, observer }),
+        );
   return { pipeline: sessionPipeline(sampling, context.sessions), local: chat };
 }
 
@@ -137,6 +141,7 @@ function createRoutes(
     ...fileRoutes(shared),
     ...fineTuningRoutes(shared),
     ...keyRoutes(shared),
+    ...entityRoutes(shared),
     ...graderRoutes(dialects, context.work),
     ...healthRoutes(context),
     ...readyRoutes(context),
@@ -189,6 +194,7 @@ export function createApp(
       service: servicePrincipal(apiKey),
       open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
       keys: [sessionPermissions(routes, context.sessions), (_c, key) => context.keys.authenticate(key)],
+      chargedFor: (customer) => context.quotas.chargedFor(customer),
       dashboardSession: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
     }),
   );

@@ -13,6 +13,7 @@ import { Changes } from "./jobs/changes.ts";
 import type { JobChats } from "./jobs/job-chat.ts";
 import { JobLeases } from "./jobs/leases.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
+import { Quotas } from "./quotas/quotas.ts";
 import { JobQueue } from "./jobs/queue.ts";
 import { WarmModels } from "./jobs/warm-models.ts";
 import type { ServiceLimits } from "./common/limits.ts";
@@ -91,6 +92,7 @@ export function createContext(parts: {
     jobs,
     jobChat,
     keys: new ApiKeys(store),
+    quotas: new Quotas(store),
     sessions: new StoredSessions(store),
     rollouts: createRolloutTasks({ store, blobs, logger, space }),
     blobs,

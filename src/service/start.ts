@@ -211,7 +211,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     context.jobs.wake();
     undo.push(startAgeCleanup(context));
     undo.push(startSessionExpiry(context));
-    undo.push(context.keys.startRecording(safeLogger));
+    undo.push(context.keys.startRecording(safeLogger), context.quotas.startRecording(safeLogger));
     undo.push(startFileExpiry(context));
     undo.push(context.rollouts.cleanup.start());
     undo.push(() => context.rollouts.leases.close());

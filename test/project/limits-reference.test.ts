@@ -55,6 +55,8 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     sessionMetrics: "Adding a session's metrics",
     key: "Creating an API key",
     keyRotation: "Rotating an API key",
+    keyLimits: "Limiting an API key",
+    entityLimits: "Limiting an entity",
     sessionFinish: "Finishing a session",
     rolloutPlan: "Creating a rollout plan",
     rolloutGroups: "Adding groups to a rollout plan",

@@ -397,6 +397,8 @@ const SAMPLES = {
   sessionMetrics: METRICS,
   key: {},
   keyRotation: {},
+  keyLimits: {},
+  entityLimits: {},
   sessionFinish: METRICS,
   rolloutPlan: ROLLOUT_PLAN,
   rolloutGroups: ROLLOUT_GROUPS,
@@ -444,6 +446,8 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
       return { reward: 1, ...fields };
     case "checkpoints":
     case "keyRotation":
+    case "keyLimits":
+    case "entityLimits":
     case "sessionMetrics":
     case "sessionFinish":
     case "rolloutGroups":
@@ -499,6 +503,8 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     sessionMetrics: ["POST", `/v1/preview/sessions/${existing.sessionId}/metrics`],
     key: ["POST", "/v1/preview/keys"],
     keyRotation: ["POST", `/v1/preview/keys/${existing.sessionId}/rotate`],
+    keyLimits: ["PUT", `/v1/preview/keys/${existing.sessionId}/limits`],
+    entityLimits: ["PUT", "/v1/preview/entities/local/limits"],
     sessionFinish: ["POST", `/v1/preview/sessions/${existing.sessionId}/finish`],
     rolloutPlan: ["POST", "/v1/preview/rollout-plans"],
     rolloutGroups: ["POST", `/v1/preview/rollout-plans/${existing.planId}/groups`],

@@ -11,6 +11,31 @@ export const keyScope = z.literal(["admin", "train", "sample", "read"]);
  */
 export type KeyScope = z.infer<typeof keyScope>;
 
+/** Schema of a limit: at least 1; null or absent = no limit. */
+const limit = z.int().min(1).nullish();
+
+/** Schema of {@link KeyLimits}. */
+export const keyLimits = z.strictObject({
+  /** Chat completions per minute, of every dialect. @default null: no limit */
+  requests_per_minute: limit,
+  /** Tokens of prompts and answers per minute. A request is admitted while some are left, and charged with all that it uses. @default null: no limit */
+  tokens_per_minute: limit,
+  /** Choices that are sampled at a time. @default null: no limit */
+  running_choices: limit,
+});
+/** Limits of an API key. Each process of a service has its own count. Extension. @interface */
+export type KeyLimits = z.infer<typeof keyLimits>;
+
+/** Schema of {@link EntityLimits}. */
+export const entityLimits = keyLimits.extend({
+  /** Unfinished training jobs. @default null: no limit */
+  queued_jobs: limit,
+  /** Bytes of artifacts, files and checkpoints. @default null: no limit */
+  stored_bytes: limit,
+});
+/** Limits of an entity, over all of its API keys. Extension. @interface */
+export type EntityLimits = z.infer<typeof entityLimits>;
+
 /** Schema of {@link CreateKeyRequest}. */
 export const createKeyRequest = z.strictObject({
   /** Name of the key for its owner, such as the program that uses it; max 128 characters. */
@@ -31,6 +56,8 @@ export const createKeyRequest = z.strictObject({
   model_id: uuid.nullish(),
   /** Seconds after the creation at which the key expires, at most ten years. @default null: never */
   expires_in_seconds: z.int().min(1).max(315_360_000).nullish(),
+  /** Limits of the key, in addition to those of its entity. @default none */
+  limits: keyLimits.nullish(),
 });
 /** Body of `POST /v1/preview/keys`. Extension. @interface */
 export type CreateKeyRequest = z.infer<typeof createKeyRequest>;
@@ -65,6 +92,8 @@ export const apiKey = z.object({
   revoked_at: z.string().nullable(),
   /** Time of a recent request with the key, recorded once a minute; null for a key that was never used. */
   last_used_at: z.string().nullable(),
+  /** Limits of the key; empty without any. */
+  limits: keyLimits,
 });
 /** API key without its secret. Extension. @interface */
 export type ApiKey = z.infer<typeof apiKey>;
@@ -89,3 +118,62 @@ export const keyQuery = newestFirstQuery.extend({
 });
 /** Query parameters of `GET /v1/preview/keys`. Extension. @interface */
 export type KeyQuery = z.infer<typeof keyQuery>;
+
+/** Schema of {@link Entity}. */
+export const entity = z.object({
+  /** Name of the entity. */
+  id: namePart,
+  /** Limits of the entity; empty without any. */
+  limits: entityLimits,
+  /** Choices that the answering process samples now for keys of the entity. */
+  running_choices: z.int(),
+  /** Unfinished training jobs. */
+  queued_jobs: z.int(),
+  /** Recorded bytes of artifacts, files and checkpoints. */
+  stored_bytes: z.int(),
+});
+/** Entity: the owner of keys, models and data. Extension. @interface */
+export type Entity = z.infer<typeof entity>;
+
+/** Schema of {@link EntityList}. */
+export const entityList = listOf(entity);
+/** Page of entities, in the order of their names. Extension. @interface */
+export type EntityList = z.infer<typeof entityList>;
+
+/** Schema of {@link KeyUsageQuery}. */
+export const keyUsageQuery = z.strictObject({
+  /** Days up to today, in UTC, 1 to 366. @default 30 */
+  days: z.coerce.number().int().min(1).max(366).default(30),
+  /** Only keys of this entity. @default all that the key may see */
+  entity: namePart.optional(),
+});
+/** Query parameters of `GET /v1/preview/usage`. Extension. @interface */
+export type KeyUsageQuery = z.infer<typeof keyUsageQuery>;
+
+/** Schema of {@link KeyUsage}. */
+export const keyUsage = z.object({
+  /** Day in UTC, `YYYY-MM-DD`. */
+  day: z.string(),
+  /** Entity of the key; empty for a key of all entities. */
+  entity: z.string(),
+  /** `key:` and the id of the key, or `sessions:` and the entity of sessions. */
+  key_id: z.string(),
+  /** Ended chat completions. */
+  requests: z.int(),
+  /** Tokens of their prompts. */
+  prompt_tokens: z.int(),
+  /** Sampled tokens. */
+  generated_tokens: z.int(),
+});
+/** Use of a key on a day, recorded once a minute. Extension. @interface */
+export type KeyUsage = z.infer<typeof keyUsage>;
+
+/** Schema of {@link KeyUsageList}. */
+export const keyUsageList = z.object({
+  /** Type of the object in the wire format. */
+  object: z.literal("list").default("list"),
+  /** The newest day first; at most 10,000 entries. */
+  data: z.array(keyUsage),
+});
+/** Use of the service by keys and days. Extension. @interface */
+export type KeyUsageList = z.infer<typeof keyUsageList>;

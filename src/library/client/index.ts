@@ -18,7 +18,8 @@ export type { ConnectOptions } from "./connect.ts";
 export { ConnectionError, HttpError, ProtocolError, type HttpErrorOptions } from "./errors.ts";
 export { Job, type JobResult } from "./job.ts";
 export type { PreferenceDataset, SftDataset } from "./job-bodies.ts";
-export type { CreatedKeyInfo, CreateKeyOptions, KeyInfo, Keys, ListKeysOptions, RotateKeyOptions } from "./keys.ts";
+export type { Entities, EntityInfo, EntityLimitsInfo, KeyUsageInfo, UsageOptions } from "./entities.ts";
+export type { CreatedKeyInfo, CreateKeyOptions, KeyInfo, KeyLimitsInfo, Keys, ListKeysOptions, RotateKeyOptions } from "./keys.ts";
 export {
   Model,
   type GroupSource,

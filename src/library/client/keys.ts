@@ -1,14 +1,17 @@
+import type { z } from "zod";
 import {
   apiKey,
   apiKeyList,
   createdKey,
   createKeyRequest,
+  keyLimits,
   rotateKeyRequest,
   type ApiKey as WireKey,
   type KeyScope,
 } from "../../base/schema/index.ts";
 import { callJson, type Api, type CallOptions } from "./api.ts";
 import { allPages, type ListOptions } from "./pages.ts";
+import { parseResponse } from "./options.ts";
 import { fromWire, readFields, toWire } from "./wire.ts";
 
 /** An API key without its secret. */
@@ -27,6 +30,18 @@ export interface KeyInfo extends Readonly<Pick<WireKey, "id" | "name" | "status"
   readonly revokedAt: string | null;
   /** Time of a recent request with the key, ISO 8601, recorded once a minute; null for a key that was never used. */
   readonly lastUsedAt: string | null;
+  /** Limits of the key; null for each that it does not have. */
+  readonly limits: KeyLimitsInfo;
+}
+
+/** Limits of a key. null or absent = no limit. Each process of a service has its own count. */
+export interface KeyLimitsInfo {
+  /** Chat completions per minute, of every dialect. */
+  readonly requestsPerMinute?: number | null | undefined;
+  /** Tokens of prompts and answers per minute. A request is admitted while some are left, and charged with all that it uses. */
+  readonly tokensPerMinute?: number | null | undefined;
+  /** Choices that are sampled at a time. */
+  readonly runningChoices?: number | null | undefined;
 }
 
 /** A key that was just created or rotated, with its secret. */
@@ -47,6 +62,8 @@ export interface CreateKeyOptions extends CallOptions {
   readonly modelId?: string | undefined;
   /** Seconds after the creation at which the key expires, at most ten years. @default never */
   readonly expiresInSeconds?: number | undefined;
+  /** Limits of the key, in addition to those of its entity. @default none */
+  readonly limits?: KeyLimitsInfo | undefined;
 }
 
 /** Grace period of the previous secret, which `keys.rotate` replaces. */
@@ -102,6 +119,17 @@ export interface Keys {
    */
   rotate(keyId: string, options?: RotateKeyOptions): Promise<CreatedKeyInfo>;
   /**
+   * Replaces the limits of a key. A limit that is left out is removed.
+   *
+   * @param keyId - ID of the key.
+   * @param limits - New limits.
+   * @param options - Signal and time limit.
+   * @returns the changed key.
+   * @throws HttpError `E_HTTP` for an error status, 403 without the scope `admin`.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
+  setLimits(keyId: string, limits: KeyLimitsInfo, options?: CallOptions): Promise<KeyInfo>;
+  /**
    * Revokes a key: it is not accepted from then on. Has no effect on a revoked key.
    *
    * @param keyId - ID of the key.
@@ -115,23 +143,35 @@ export interface Keys {
 
 const PATH = "/v1/preview/keys";
 
+/** Validates a key and converts it from its wire form, its limits included. */
+function withLimits<S extends typeof apiKey.shape>(schema: z.ZodObject<S>, answer: unknown) {
+  const fields = readFields(schema, answer, "API key");
+  const { limits } = parseResponse(apiKey, answer, "API key");
+  return { ...fields, limits: fromWire(keyLimits, limits) };
+}
+
 /** Creates the `keys` resource of a connection. */
 export function keysResource(api: Api): Keys {
   const pathOf = (keyId: string): string => `${PATH}/${encodeURIComponent(keyId)}`;
   return {
-    async create({ signal, timeoutMs, scopes, ...options }) {
-      const json = toWire(createKeyRequest, { ...options, scopes: scopes?.slice() });
-      return readFields(createdKey, await callJson(api, "POST", PATH, { json, signal, timeoutMs, retry: "unsent" }), "API key");
+    async create({ signal, timeoutMs, scopes, limits, ...options }) {
+      const given = limits === undefined ? {} : { limits: toWire(keyLimits, { ...limits }) };
+      const json = { ...toWire(createKeyRequest, { ...options, scopes: scopes?.slice() }), ...given };
+      return withLimits(createdKey, await callJson(api, "POST", PATH, { json, signal, timeoutMs, retry: "unsent" }));
     },
     async list({ entity, ...options } = {}) {
-      return (await allPages(api, PATH, apiKeyList, { entity }, "API keys", options)).map((each) => fromWire(apiKey, each));
+      return (await allPages(api, PATH, apiKeyList, { entity }, "API keys", options)).map((each) => withLimits(apiKey, each));
     },
     async rotate(keyId, { signal, timeoutMs, ...options } = {}) {
       const request = { json: toWire(rotateKeyRequest, options), signal, timeoutMs, retry: "unsent" } as const;
-      return readFields(createdKey, await callJson(api, "POST", `${pathOf(keyId)}/rotate`, request), "API key");
+      return withLimits(createdKey, await callJson(api, "POST", `${pathOf(keyId)}/rotate`, request));
+    },
+    async setLimits(keyId, limits, options = {}) {
+      const request = { json: toWire(keyLimits, { ...limits }), ...options };
+      return withLimits(apiKey, await callJson(api, "PUT", `${pathOf(keyId)}/limits`, request));
     },
     async revoke(keyId, options = {}) {
-      return readFields(apiKey, await callJson(api, "DELETE", pathOf(keyId), options), "API key");
+      return withLimits(apiKey, await callJson(api, "DELETE", pathOf(keyId), options));
     },
   };
 }

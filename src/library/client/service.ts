@@ -6,6 +6,7 @@ import { artifactsResource, type Artifacts } from "./artifacts.ts";
 import { auditLogOf, type AuditLogOptions, type AuditRecord } from "./audit-log.ts";
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
+import { entitiesResource, type Entities } from "./entities.ts";
 import { keysResource, type Keys } from "./keys.ts";
 import { modelsResource, type Models } from "./models.ts";
 import type { BatchFinding, ClientPorts, ExamineOptions, FollowOptions } from "./ports.ts";
@@ -61,6 +62,8 @@ export class Service {
   readonly sessions: Sessions;
   /** API keys with scopes, for a service that several people or teams share. */
   readonly keys: Keys;
+  /** Limits of entities, and what their keys used (an extension). */
+  readonly entities: Entities;
   /** Plans of rollouts that workers play. */
   readonly rolloutPlans: RolloutPlans;
   /** Extensions of the service detected so far. */
@@ -91,6 +94,7 @@ export class Service {
     this.artifacts = artifactsResource(this.#api);
     this.sessions = sessionsResource(this.#api);
     this.keys = keysResource(this.#api);
+    this.entities = entitiesResource(this.#api);
     this.rolloutPlans = rolloutPlansResource(this.#api);
     this.models = modelsResource(this.#api, this);
   }

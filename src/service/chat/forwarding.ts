@@ -2,7 +2,8 @@
 import type { ChatCompletion } from "../../base/schema/index.ts";
 import { UnsupportedError } from "../../base/errors.ts";
 import { eventStream } from "./answer/chunk-source.ts";
-import type { ChatForwarder, ForwardedAnswer } from "./forward/forward.ts";
+import type { ForwardedAnswer } from "./forward/answers.ts";
+import type { ChatForwarder } from "./forward/forward.ts";
 import type { ChatAnswer, ChatCall, ChatPipeline } from "./pipeline.ts";
 
 /** Converts the answer of the other server to an answer of the pipeline. */
@@ -33,7 +34,7 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
       return { ...(await local.readOptions(principal)), isForwardable: true };
     },
     async complete(call: ChatCall) {
-      const { request, requestId, scope, principal, signal, maxOutputTokens } = call;
+      const { request, requestId, scope, principal, signal, maxOutputTokens, charged, source } = call;
       const { forwardable, prompt, turn } = request;
       if (forwardable === null) return local.complete(call);
       if (prompt !== undefined && (await forwarder.samples(forwardable, principal)))
@@ -47,6 +48,8 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
         requestId,
         scope,
         principal,
+        dialect: source.dialect,
+        charged,
         signal,
         limits: turn?.limits,
         maxOutputTokens,

@@ -15,6 +15,16 @@ export class HeldResources {
     this.#releases.push(release);
   }
 
+  /** Returns the result of a function. Releases the resources if it fails. */
+  unlessFails<T>(compute: () => T): T {
+    try {
+      return compute();
+    } catch (error) {
+      this.release();
+      throw error;
+    }
+  }
+
   /** Releases the resources. A second call has no effect. */
   release(): void {
     for (const release of this.#releases.splice(0)) release();
@@ -40,9 +50,9 @@ export class RunningRequests {
     });
   }
 
-  /** Checks that there is room for a choice. @throws OverloadedError `E_OVERLOADED` without. */
-  requireRoom(): void {
-    this.#admission.requireRoom();
+  /** Checks that there is room for a choice of an entity. @throws OverloadedError `E_OVERLOADED` without. */
+  requireRoom(entity: string): void {
+    this.#admission.requireRoom(entity);
   }
 
   /**
@@ -51,10 +61,10 @@ export class RunningRequests {
    * @throws OverloadedError `E_OVERLOADED` without capacity.
    * @throws ShutdownError During the shutdown.
    */
-  enter(client: AbortSignal, choices: number): HeldResources {
+  enter(client: AbortSignal, choices: number, entity: string): HeldResources {
     if (this.#service?.aborted) throw new ShutdownError();
     const held = new HeldResources();
-    held.add(this.#admission.enter(choices));
+    held.add(this.#admission.enter(choices, entity));
     held.add(onceAborted(client, () => held.abort.abort(clientGone())));
     this.#running.add(held.abort);
     held.add(() => this.#running.delete(held.abort));

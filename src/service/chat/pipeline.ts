@@ -5,6 +5,7 @@ import type { RequestGroup } from "../../base/util/request-group.ts";
 import type { ErrorBody } from "../../base/schema/error.ts";
 import type { RequestScope } from "../observability/observer.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
+import type { Charged } from "../quotas/quotas.ts";
 import type { Principal } from "../http/principal.ts";
 import type { AnswerStream } from "./answer/chunk-source.ts";
 import type { WholeAnswer } from "./answer/whole-answer.ts";
@@ -43,6 +44,8 @@ export interface RenderCall {
 /** Chat completion request. */
 export interface ChatCall extends RenderCall {
   readonly source: CallSource;
+  /** Accounts that the call is charged to; null for none. */
+  readonly charged: Charged | null;
   /** Max output tokens of each choice, to which larger limits of the request are lowered. @default the limit of body, model and context */
   readonly maxOutputTokens?: number | undefined;
 }

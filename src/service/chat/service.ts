@@ -19,7 +19,8 @@ import {
   type ChatLimits,
   type ResolvedChatLimits,
 } from "./generate/admit.ts";
-import { cacheNamespace } from "../http/principal.ts";
+import { DEFAULT_ENTITY } from "../common/names.ts";
+import { cacheNamespace, type Principal } from "../http/principal.ts";
 import { cacheSaltOf, requireCacheSalts } from "./request/cache-salt.ts";
 import { clientGone } from "./request/client-signal.ts";
 import { explainFailure } from "./request/errors.ts";
@@ -33,7 +34,7 @@ import { hasEndedReasoning, hasReasoningTags } from "./text/reasoning.ts";
 import { promptEncoder } from "./prompt/prompt-encoder.ts";
 import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
-import { admittedChat, startedChat } from "./observed.ts";
+import { admittedChat, observeChat, startedChat } from "./observed.ts";
 import { generateRun, type ChatRun } from "./run.ts";
 import { forcedCallsOf, type ChatRequest } from "./request/request.ts";
 import { SampledIdsByPrincipal } from "./prompt/sampled-ids.ts";
@@ -98,8 +99,8 @@ export class ChatService implements ChatPipeline {
   }
 
   /** Checks that there is room for a choice. @throws OverloadedError `E_OVERLOADED` without. */
-  requireRoom(): void {
-    this.#running.requireRoom();
+  requireRoom({ visibility }: Principal): void {
+    this.#running.requireRoom(visibility.entity ?? DEFAULT_ENTITY);
   }
 
   /** Returns the options with which requests are read, the same for every principal. */
@@ -114,11 +115,11 @@ export class ChatService implements ChatPipeline {
    * @throws Any error of the request, for {@link explainFailure} to convert into a response.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
-    this.#running.requireRoom();
+    this.#running.requireRoom(call.scope.entity);
     const request = this.#read(call, call.maxOutputTokens);
     checkRequestCounts(request, this.#limits);
-    const held = this.#running.enter(call.signal, request.n);
-    const observer = this.#dependencies.observer?.chatStarted?.(startedChat(call, request)) ?? null;
+    const held = this.#running.enter(call.signal, request.n, call.scope.entity);
+    const observer = held.unlessFails(() => observeChat(this.#dependencies.observer, call.charged, startedChat(call, request)));
     let isStreaming = false;
     try {
       const run = await this.#prepare(call, request, { held, observer });
@@ -153,7 +154,7 @@ export class ChatService implements ChatPipeline {
    */
   async render(call: RenderCall): Promise<RenderedCall> {
     const request = this.#read(call);
-    const held = this.#running.enter(call.signal, 0);
+    const held = this.#running.enter(call.signal, 0, call.scope.entity);
     try {
       const { lease, tokenizer, prompt } = await this.#open(call, request, held);
       return { ids: prompt.ids, contextLength: lease.base.contextLength, tokenizer };

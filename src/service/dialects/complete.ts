@@ -38,7 +38,7 @@ export function completeWith(context: CompletionContext, principal: Principal, c
     const opened = await openRequest(context, request, { principal, signal });
     const source = sourceOf("chat", new TextEncoder().encode(JSON.stringify(request)), undefined);
     const scope = ownScope(principal.visibility.entity ?? DEFAULT_ENTITY);
-    const call = { request: opened, scope, requestId: undefined, principal, conversation: conversation(), signal, source };
+    const call = { request: opened, scope, requestId: undefined, principal, conversation: conversation(), signal, source, charged: null };
     const answer = await pipeline.complete(call);
     if (answer.kind === "whole") return answer.answer.completion();
     if (answer.kind === "refusal") throw new EngineError(`The server of the model refused the request: ${answer.body.error.message}`);

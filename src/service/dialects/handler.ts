@@ -1,14 +1,15 @@
 /** The request handler shared by the routes of all dialects. */
 import { setMaxListeners } from "node:events";
 import { EngineError } from "../../base/errors.ts";
+import type { Charged } from "../quotas/quotas.ts";
+import { retryHeaders } from "../http/errors.ts";
 import { readBytes, type ServiceRequest } from "../http/body.ts";
 import { callerOf } from "../http/caller.ts";
 import { principalOf } from "../http/principal.ts";
 import { requestIdOf } from "../http/request-id.ts";
 import type { RequestScope } from "../observability/observer.ts";
-import { sourceOf, type ChatAnswer, type ChatPipeline, type RenderCall, type RenderedCall } from "../chat/pipeline.ts";
+import { sourceOf, type ChatAnswer, type ChatPipeline, type ChatCall, type RenderedCall } from "../chat/pipeline.ts";
 import type { AnswerStream } from "../chat/answer/chunk-source.ts";
-import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
 import { checkMediaType } from "../chat/request/request.ts";
 import { shapedStream } from "./chunks.ts";
 import type { Dialect, OpenRequest } from "./dialect.ts";
@@ -33,7 +34,7 @@ interface ReadRequest {
   /** Options for reading the body. */
   readonly options: ChatReadOptions;
   /** Members that the pipeline calls of all chat completions of the request have in common. */
-  readonly shared: Omit<RenderCall, "request">;
+  readonly shared: Omit<ChatCall, "request" | "source">;
 }
 
 /** Dependencies of the routes of all dialects. */
@@ -66,7 +67,14 @@ async function readRequest(pipeline: ChatPipeline, scope: RequestScope, c: Servi
   return {
     bytes,
     options: await pipeline.readOptions(principal),
-    shared: { group: newGroup(scope.entity), scope, requestId: req.header("x-request-id"), principal, signal: req.raw.signal },
+    shared: {
+      group: newGroup(scope.entity),
+      scope,
+      requestId: req.header("x-request-id"),
+      principal,
+      charged: (c.get("charged") as Charged | undefined) ?? null,
+      signal: req.raw.signal,
+    },
   };
 }
 
@@ -114,7 +122,7 @@ function streamsOf(answers: readonly StartedAnswer[], { shaper }: OpenRequest): 
 /** Returns the response to a failure in the format of chat completions. */
 function failedResponse(pipeline: ChatPipeline, error: unknown, scope: RequestScope): Response {
   const { status, body } = pipeline.explain(error, scope);
-  const headers: Record<string, string> = status === 429 || status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS) } : {};
+  const headers = status === 429 || status === 503 ? retryHeaders(error) : {};
   return Response.json(body, { status, headers });
 }
 
@@ -127,8 +135,10 @@ export async function answerDialect<N extends SampledName>(
   const scope = scopeOf(c);
   try {
     const { bytes, options, shared } = await readRequest(pipeline, scope, c);
-    const { principal, signal } = shared;
+    const { principal, signal, charged } = shared;
     pipeline.requireRoom(principal);
+    // The repeated turn of a session is answered from its record.
+    if (principal.sessionKey === null) charged?.accounts.forEach((account) => account.require(1));
     const source = sourceOf(dialect.name, bytes, c.req.header("x-stainless-retry-count"));
     const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
     const translated = await translator.open(dialect.name, bytes, options, signal);

@@ -3,6 +3,8 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { MiddlewareHandler } from "hono";
 import type { ServiceEnvironment, ServiceRequest } from "./body.ts";
 import { errorResponse } from "./errors.ts";
+import { rateLimitHeaders } from "../quotas/headers.ts";
+import type { Quotas } from "../quotas/quotas.ts";
 import type { Principal } from "./principal.ts";
 
 function digest(text: string): Buffer {
@@ -37,6 +39,8 @@ export interface Credentials {
    * session does not, or null without such a session.
    */
   readonly dashboardSession: (c: ServiceRequest) => true | string | null;
+  /** Returns the accounts of a principal with limits. */
+  readonly chargedFor: Quotas["chargedFor"];
 }
 
 /**
@@ -45,7 +49,7 @@ export interface Credentials {
  * timing reveals neither the key of the service nor its length.
  */
 export function requireKey(credentials: Credentials): MiddlewareHandler<ServiceEnvironment> {
-  const { apiKey, service, open, keys, dashboardSession } = credentials;
+  const { apiKey, service, open, keys, dashboardSession, chargedFor } = credentials;
   const expected = digest(apiKey);
   const authenticate = async (c: ServiceRequest): Promise<Authentication> => {
     const { headers } = c.env.incoming;
@@ -77,7 +81,13 @@ export function requireKey(credentials: Credentials): MiddlewareHandler<ServiceE
     const result = await authenticate(c);
     if (!("status" in result)) {
       c.set("principal", result);
-      return next();
+      const { id: key, visibility, limits } = result;
+      if (limits === null) return next();
+      const charged = await chargedFor({ key, entity: visibility.entity, limits });
+      c.set("charged", charged);
+      await next();
+      for (const [name, value] of Object.entries(rateLimitHeaders(charged.accounts))) c.header(name, value);
+      return;
     }
     const { status, reason: message } = result;
     if (status === 403) return errorResponse(403, { message, code: "E_FORBIDDEN" });

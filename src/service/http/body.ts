@@ -8,6 +8,7 @@ import { REQUEST_LIMITS } from "./request-limits.ts";
 import type { JsonBody, PlainBody, PlainKind } from "./requests.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import type { BodyReader } from "./body-reader.ts";
+import type { Charged } from "../quotas/quotas.ts";
 import type { Principal } from "./principal.ts";
 
 /** Hono environment of every route. */
@@ -16,6 +17,8 @@ export interface ServiceEnvironment {
   Variables: {
     /** Identity of the caller, set by the authentication; read it with `principalOf`. */
     principal: Principal;
+    /** Accounts that the request is charged to; absent for a principal without limits. */
+    charged: Charged;
   };
 }
 /** Hono context of a request, by convention named `c`. */

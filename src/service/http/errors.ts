@@ -1,4 +1,4 @@
-import { ArgumentError, isAbort, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
+import { ArgumentError, isAbort, RateLimitError, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
 import type { ErrorBody } from "../../base/schema/index.ts";
 import { traceOf, type ServiceLogger } from "../common/logger.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
@@ -10,7 +10,8 @@ export const ERRORS = {
   401: { type: "AuthenticationError", description: "The key is missing, or not the one of this service." },
   403: {
     type: "PermissionDeniedError",
-    description: "The key does not permit the request: it lacks a scope, or belongs to a session or another entity.",
+    description:
+      "The key does not permit the request: it lacks a scope, belongs to a session or another entity, or its entity has used up what it may store.",
   },
   404: { type: "NotFoundError", description: "The addressed object does not exist." },
   405: { type: "MethodNotAllowedError", description: "The path does not support the method." },
@@ -22,7 +23,10 @@ export const ERRORS = {
     type: "ValidationError",
     description: "A parameter or a field is invalid, and `param` names it; or the model or its output cannot be used.",
   },
-  429: { type: "TooManyRequestsError", description: "The service has no room for the request now." },
+  429: {
+    type: "TooManyRequestsError",
+    description: "The service has no room for the request now, or the key or its entity is at a limit.",
+  },
   431: { type: "RequestTooLargeError", description: "The headers are over their size limit." },
   499: { type: "ClientClosedRequest", description: "The client closed the request." },
   500: { type: "InternalServerError", description: "The service failed; its log has the reason." },
@@ -51,6 +55,8 @@ export const STATUSES = {
   E_FORBIDDEN: 403,
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
+  E_RATE_LIMIT: 429,
+  E_QUOTA: 403,
   E_DATA_CORRUPTED: 500,
   E_NO_SPACE: 507,
   E_ENGINE_MISSING: 503,
@@ -115,6 +121,16 @@ export function errorResponse(
   return Response.json(toErrorBody(status, fields), { status, headers });
 }
 
+/** Seconds after which a client should repeat a request, unless the error says so. */
+const RETRY_AFTER_SECONDS = 1;
+
+/** Returns the headers that say when a request may be sent again. Clients that know `retry-after-ms` prefer it. */
+export function retryHeaders(error: unknown): Record<string, string> {
+  if (!(error instanceof RateLimitError)) return { "retry-after": String(RETRY_AFTER_SECONDS) };
+  const { retryAfterMs } = error;
+  return { "retry-after": String(Math.ceil(retryAfterMs / 1000)), "retry-after-ms": String(retryAfterMs) };
+}
+
 /**
  * Returns the response to an error thrown by a route. Internal failures are logged and answered with a generic message.
  *
@@ -133,7 +149,7 @@ export function toErrorResponse(
         message,
         param,
         code,
-        headers: error.retryable || status === 429 ? { "Retry-After": "1" } : {},
+        headers: error.retryable || status === 429 ? retryHeaders(error) : {},
       });
     }
   }

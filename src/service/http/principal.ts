@@ -1,7 +1,7 @@
 /** Principals: identities that credentials of requests prove, and their rights. */
 import { createHash } from "node:crypto";
 import { ForbiddenError, InternalError } from "../../base/errors.ts";
-import type { KeyScope } from "../../base/schema/index.ts";
+import type { KeyLimits, KeyScope } from "../../base/schema/index.ts";
 import { DEFAULT_ENTITY } from "../common/names.ts";
 import { ALL_ROWS, type Visibility } from "../store/visibility.ts";
 import type { ServiceRequest } from "./body.ts";
@@ -18,17 +18,19 @@ export interface Principal {
   readonly owner: string;
   /** Session key that authenticated the request; null for other credentials. */
   readonly sessionKey: string | null;
+  /** Limits of the credential itself; null for a principal that no limits apply to: the service's own key, and its jobs. */
+  readonly limits: KeyLimits | null;
 }
 
 /** Returns the principal of the service's own key: the administrator of all entities. */
 export function servicePrincipal(apiKey: string): Principal {
   const owner = createHash("sha256").update(apiKey).digest("hex");
-  return { id: "service", visibility: ALL_ROWS, scopes: ["admin"], owner, sessionKey: null };
+  return { id: "service", visibility: ALL_ROWS, scopes: ["admin"], owner, sessionKey: null, limits: null };
 }
 
 /** Returns the principal of a training job's requests, which see the rows that its creator saw. */
 export function jobPrincipal(visibility: Visibility): Principal {
-  return { id: "jobs", visibility, scopes: ["sample"], owner: "", sessionKey: null };
+  return { id: "jobs", visibility, scopes: ["sample"], owner: "", sessionKey: null, limits: null };
 }
 
 /** Whether a principal administers all entities. */

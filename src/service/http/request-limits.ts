@@ -168,6 +168,8 @@ export const REQUEST_LIMITS = {
   sessionMetrics: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
   key: { body: SMALL_BODY, fields: {} },
   keyRotation: { body: SMALL_BODY, fields: {} },
+  keyLimits: { body: SMALL_BODY, fields: {} },
+  entityLimits: { body: SMALL_BODY, fields: {} },
   sessionFinish: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
   rolloutPlan: {
     body: SMALL_BODY,

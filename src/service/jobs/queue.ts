@@ -26,7 +26,7 @@ const RECONNECT_MS = 2000;
 /** Milliseconds between looks for changes that other processes of the same database have made. */
 const POLL_MS = 1000;
 
-/** Job queue. Jobs run one at a time, in order of creation. */
+/** Job queue. Jobs run one at a time: entities take turns, and the jobs of an entity run in order of creation. */
 export class JobQueue {
   readonly #context: RunContext;
   readonly #deaths = new TrainerDeaths();

@@ -1,7 +1,7 @@
 /** API keys that administrators create: authentication, creation, rotation and revocation. */
 import { randomUUID } from "node:crypto";
 import { ArgumentError, ConflictError, ForbiddenError } from "../../base/errors.ts";
-import type { CreateKeyRequest, KeyScope } from "../../base/schema/index.ts";
+import type { CreateKeyRequest, KeyLimits, KeyScope } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { repeat } from "../common/repeat.ts";
@@ -83,6 +83,7 @@ export class ApiKeys {
       expires_at: typeof seconds === "number" ? new Date(now + seconds * 1000).toISOString() : null,
       revoked_at: null,
       last_used_at: null,
+      limits: JSON.stringify(request.limits ?? {}),
     };
     await insertKey(this.#store, row);
     return { row, secret };
@@ -104,6 +105,11 @@ export class ApiKeys {
       return { hash: hashSecret(secret), previous_hash: current.hash, previous_until: until };
     });
     return { row, secret };
+  }
+
+  /** Replaces the limits of a key. */
+  limit(store: Store, id: string, limits: KeyLimits): Promise<ApiKeyRow> {
+    return this.#change(store, id, () => ({ limits: JSON.stringify(limits) }));
   }
 
   /** Revokes a key: it is never accepted again. Has no effect on a revoked key. */
@@ -169,9 +175,16 @@ function reasonAgainst(row: ApiKeyRow, hash: string, now: string): string | null
  * Returns the principal of a key. The keys of an entity share its stored responses, so that they outlive a rotation; a key for all entities
  * or for one model has its own.
  */
-function principalOfKey({ id, entity, model_id: modelId, scopes }: ApiKeyRow): Principal {
+function principalOfKey({ id, entity, model_id: modelId, scopes, limits }: ApiKeyRow): Principal {
   const owner = entity === null || modelId !== null ? `key:${id}` : `entity:${entity}`;
-  return { id: `key:${id}`, visibility: { entity, modelId }, scopes: JSON.parse(scopes) as KeyScope[], owner, sessionKey: null };
+  return {
+    id: `key:${id}`,
+    visibility: { entity, modelId },
+    scopes: JSON.parse(scopes) as KeyScope[],
+    owner,
+    sessionKey: null,
+    limits: JSON.parse(limits) as KeyLimits,
+  };
 }
 
 /** Returns the entity of a new key; null for all entities. */

@@ -64,13 +64,14 @@ export interface AdmittedChat {
   /** `id` of the response. */
   readonly responseId: string;
   readonly promptTokens: number;
+  /** Sampling parameters; null if another server determines them. */
   readonly sampling: {
     readonly temperature: number;
     readonly topP: number;
     readonly topK: number;
     readonly maxTokens: number;
     readonly seed: bigint;
-  };
+  } | null;
   /** Stop strings. */
   readonly stop: readonly string[];
 }
@@ -140,20 +141,23 @@ function all<T>(list: readonly ((value: T) => void)[]): ((value: T) => void) | u
   return (value) => list.forEach((each) => each(value));
 }
 
+/** Joins the observers of one chat completion; null for none. */
+export function joinChat(observers: readonly ChatObserver[]): ChatObserver | null {
+  if (observers.length < 2) return observers[0] ?? null;
+  return {
+    admitted: (admitted) => observers.forEach((each) => each.admitted(admitted)),
+    token(choice) {
+      for (const each of observers) each.token(choice);
+    },
+    choiceFinished: (choice) => observers.forEach((each) => each.choiceFinished(choice)),
+    ended: (error) => observers.forEach((each) => each.ended(error)),
+  };
+}
+
 /** Joins the observers of chat completions. */
 function joinChats(starts: readonly NonNullable<ServiceObserver["chatStarted"]>[]): ServiceObserver["chatStarted"] {
   if (starts.length < 2) return starts[0];
-  return (chat) => {
-    const observers = starts.map((start) => start(chat));
-    return {
-      admitted: (admitted) => observers.forEach((each) => each.admitted(admitted)),
-      token(choice) {
-        for (const each of observers) each.token(choice);
-      },
-      choiceFinished: (choice) => observers.forEach((each) => each.choiceFinished(choice)),
-      ended: (error) => observers.forEach((each) => each.ended(error)),
-    };
-  };
+  return (chat) => joinChat(starts.map((start) => start(chat)))!;
 }
 
 /** Joins the observers of training jobs. */

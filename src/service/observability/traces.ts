@@ -51,12 +51,12 @@ class ChatTrace implements ChatObserver {
       "gen_ai.response.model": model,
       "whetstone.base_model": base,
       "gen_ai.usage.input_tokens": promptTokens,
-      "gen_ai.request.temperature": sampling.temperature,
-      "gen_ai.request.top_p": sampling.topP,
-      "gen_ai.request.top_k": sampling.topK === 0 ? undefined : sampling.topK,
-      "gen_ai.request.max_tokens": sampling.maxTokens,
+      "gen_ai.request.temperature": sampling?.temperature,
+      "gen_ai.request.top_p": sampling?.topP,
+      "gen_ai.request.top_k": sampling?.topK === 0 ? undefined : sampling?.topK,
+      "gen_ai.request.max_tokens": sampling?.maxTokens,
       // A seed may have more bits than a number of the wire format.
-      "gen_ai.request.seed": Number.isSafeInteger(Number(sampling.seed)) ? Number(sampling.seed) : undefined,
+      "gen_ai.request.seed": sampling !== null && Number.isSafeInteger(Number(sampling.seed)) ? Number(sampling.seed) : undefined,
       "gen_ai.request.stop_sequences": stop.length === 0 ? undefined : stop,
     });
   }

@@ -1,3 +1,4 @@
+import { requireBytes } from "../store/entities.ts";
 import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../base/errors.ts";
@@ -262,6 +263,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
       // The version may have been committed while the body arrived.
       const artifact = await getArtifact(transaction, artifactId);
       requireOpen(artifact);
+      await requireBytes(transaction, artifact.entity, sizeBytes);
       const row: ArtifactFileRow = { artifact_id: artifact.id, path, size_bytes: sizeBytes, sha256 };
       await transaction
         .insertInto("artifact_files")

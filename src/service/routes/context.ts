@@ -10,6 +10,7 @@ import type { DiskSpace } from "../disk/space.ts";
 import type { ApiKeys } from "../keys/api-keys.ts";
 import type { JobChats } from "../jobs/job-chat.ts";
 import type { JobQueue } from "../jobs/queue.ts";
+import type { Quotas } from "../quotas/quotas.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { ServiceLogger } from "../common/logger.ts";
@@ -62,6 +63,7 @@ export interface ServiceContext {
   /** Chat of training jobs, which exists once the app is created. */
   readonly jobChat: Late<JobChats>;
   readonly keys: ApiKeys;
+  readonly quotas: Quotas;
   readonly sessions: StoredSessions;
   readonly rollouts: RolloutTasks;
   readonly blobs: BlobStore;

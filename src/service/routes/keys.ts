@@ -4,11 +4,13 @@ import {
   apiKeyList,
   createdKey,
   createKeyRequest,
+  keyLimits,
   keyQuery,
   rotateKeyRequest,
   type ApiKey,
   type ApiKeyList,
   type CreatedKey,
+  type KeyLimits,
   type KeyScope,
 } from "../../base/schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
@@ -25,15 +27,16 @@ const common = { tag: "Service", access: ["admin"], isExtension: true } as const
 
 function toWire(row: ApiKeyRow): ApiKey {
   const { id, name, entity, model_id, created_at, expires_at, revoked_at, last_used_at } = row;
+  const limits = JSON.parse(row.limits) as KeyLimits;
   const scopes = JSON.parse(row.scopes) as KeyScope[];
-  return { id, name, entity, scopes, model_id, status: statusOf(row), created_at, expires_at, revoked_at, last_used_at };
+  return { id, name, entity, scopes, model_id, status: statusOf(row), created_at, expires_at, revoked_at, last_used_at, limits };
 }
 
 function createdToWire({ row, secret }: KeyWithSecret): CreatedKey {
   return { ...toWire(row), key: secret };
 }
 
-/** Creates the routes of API keys: create, list, rotate, revoke. All are extensions of the interface. */
+/** Creates the routes of API keys: create, list, rotate, limit, revoke. All are extensions of the interface. */
 export function keyRoutes(context: RouteContext): Route[] {
   const { keys, work } = context;
   const idOf = (c: ServiceRequest) => pathParameter(c, "key_id");
@@ -80,6 +83,20 @@ export function keyRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value } = await readJson(c, "keyRotation", work.bodies);
         return c.json(createdToWire(await keys.rotate(context.of(c).store, idOf(c), value.grace_seconds ?? 0)));
+      },
+    },
+    {
+      ...common,
+      method: "PUT",
+      path: `${ONE}/limits`,
+      id: "limitKey",
+      summary: "Replace the limits of an API key",
+      description: "A limit that is left out is removed. Other processes of the service apply the limits after at most 5 seconds.",
+      body: keyLimits,
+      answer: apiKey,
+      handle: async (c) => {
+        const { value } = await readJson(c, "keyLimits", work.bodies);
+        return c.json(toWire(await keys.limit(context.of(c).store, idOf(c), value)));
       },
     },
     {

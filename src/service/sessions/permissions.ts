@@ -20,7 +20,7 @@ function patternOf(path: string): RegExp {
 
 /** Returns the principal of a session key. All keys of a session have the same owner, which no other principal has. */
 function principalOfSession({ key: owner, entity }: KnownSession, sessionKey: string): Principal {
-  return { id: `sessions:${entity}`, visibility: { entity, modelId: null }, scopes: [], owner, sessionKey };
+  return { id: `sessions:${entity}`, visibility: { entity, modelId: null }, scopes: [], owner, sessionKey, limits: {} };
 }
 
 /**

@@ -1,4 +1,5 @@
 /** Uploaded files of the fine-tuning interface: rows that name an artifact version with one file. */
+import { requireBytes } from "./entities.ts";
 import { randomUUID } from "node:crypto";
 import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
@@ -26,7 +27,11 @@ export function newId(prefix: string): string {
   return prefix + randomUUID().replaceAll("-", "").slice(0, 24);
 }
 
-/** Inserts a file with its committed artifact version. Call it within a transaction. */
+/**
+ * Inserts a file with its committed artifact version. Call it within a transaction.
+ *
+ * @throws QuotaError `E_QUOTA` if its entity may not store so many bytes more.
+ */
 export async function insertFile(transaction: Store, file: NewFile): Promise<FileRow> {
   const { entity, filename, purpose, path, sha256, sizeBytes, expiresAfterSeconds } = file;
   const now = new Date();
@@ -46,6 +51,7 @@ export async function insertFile(transaction: Store, file: NewFile): Promise<Fil
     .insertInto("artifacts")
     .values({ ...artifact, state: "committed", metadata, created_at: row.created_at })
     .execute();
+  await requireBytes(transaction, entity, sizeBytes);
   await transaction.insertInto("artifact_files").values({ artifact_id: artifact.id, path, sha256, size_bytes: sizeBytes }).execute();
   await transaction.insertInto("files").values(row).execute();
   return row;

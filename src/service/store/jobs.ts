@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { NotFoundError } from "../../base/errors.ts";
+import { sql } from "kysely";
+import { NotFoundError, RateLimitError } from "../../base/errors.ts";
 import type { JobQuery } from "../../base/schema/index.ts";
 import type { Digests } from "../disk/digests.ts";
 import { pageOf, requireCursor, type RowPage, type PageRequest } from "./paging.ts";
 import type { JobEventRow, JobRow, ModelRow, Store } from "./tables.ts";
+import { findEntityLimits, requireBytes } from "./entities.ts";
 import { unrestricted } from "./visibility.ts";
 
 /** Statuses of unfinished jobs. */
@@ -30,12 +32,13 @@ export interface NextJobQuery {
 }
 
 /**
- * Returns the first unfinished job in order of creation that is not paused. A process runs one job at a time, so a job that is `running`
+ * Returns the unfinished job to run next, which is not paused: of the entity whose last job started first, the first one in order of
+ * creation; an interrupted job precedes all others. A process runs one job at a time, so a job that is `running`
  * while its queue looks for work was interrupted. Jobs that other processes run are skipped, and so are jobs of a model with an earlier
  * job, because each job starts from the checkpoint of the one before.
  */
 export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Promise<JobRow | undefined> {
-  let query = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).orderBy("seq").limit(1);
+  let query = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).limit(1);
   if (except.size > 0) query = query.where("id", "not in", [...except]);
   if (lease !== null) {
     query = query
@@ -58,7 +61,45 @@ export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Prom
         return where.not(where.exists(earlier));
       });
   }
-  return query.executeTakeFirst();
+  return query
+    .orderBy((order) => order.case().when("status", "=", "running").then(0).else(1).end())
+    .orderBy((order) =>
+      order.fn.coalesce(
+        order
+          .selectFrom("jobs as started")
+          .select((of) => of.fn.max("started.training_start").as("last"))
+          .whereRef("started.entity", "=", "jobs.entity"),
+        sql.lit(""),
+      ),
+    )
+    .orderBy("seq")
+    .executeTakeFirst();
+}
+
+/** Milliseconds after which a job over the limit may be created again: when another one ends is unknown. */
+const JOB_RETRY_MS = 30_000;
+
+/** Returns the number of unfinished jobs of an entity. */
+export async function liveJobsOf(store: Store, entity: string): Promise<number> {
+  const { count } = await store
+    .selectFrom("jobs")
+    .select((eb) => eb.fn.countAll<number | string>().as("count"))
+    .where("entity", "=", entity)
+    .where("status", "in", LIVE_STATUSES)
+    .executeTakeFirstOrThrow();
+  return Number(count);
+}
+
+/** Checks that an entity may have one more unfinished job. @throws RateLimitError `E_RATE_LIMIT` if it may not. */
+async function requireJobRoom(store: Store, entity: string): Promise<void> {
+  const { queued_jobs: max = null } = await findEntityLimits(store, entity);
+  if (max === null) return;
+  const live = await liveJobsOf(store, entity);
+  if (live < max) return;
+  throw new RateLimitError(
+    `Expected at most ${max} unfinished training jobs of the entity '${entity}' (\`queued_jobs\`), got ${live} and another one. Create it when others have ended`,
+    { retryAfterMs: JOB_RETRY_MS },
+  );
 }
 
 /** Job to insert. */
@@ -71,8 +112,14 @@ interface NewJob {
   readonly digests?: Digests | null | undefined;
 }
 
-/** Inserts a job at the end of the queue. */
+/**
+ * Inserts a job at the end of the queue.
+ *
+ * @throws RateLimitError `E_RATE_LIMIT`, QuotaError `E_QUOTA` if the entity of the model is at a limit.
+ */
 export async function insertJob(store: Store, { id, model, type, config, digests = null }: NewJob): Promise<void> {
+  await requireJobRoom(store, model.entity);
+  await requireBytes(store, model.entity, 0);
   const { last } = await unrestricted(store)
     .selectFrom("jobs")
     .select((eb) => eb.fn.max<number | null>("seq").as("last"))

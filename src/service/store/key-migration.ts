@@ -5,7 +5,7 @@ import { parsePolicyName } from "../common/names.ts";
 /** Entity of rows that were created before every row had one, unless their model or artifact has another. */
 const FIRST_ENTITY = "local";
 
-/** Adds API keys, and the entity of jobs, files, sessions and stored responses to requests with an idempotency key. */
+/** Adds API keys with their limits and use, and the entity of jobs, files, sessions and stored responses to requests with an idempotency key. */
 export async function keys(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable("api_keys")
@@ -21,6 +21,22 @@ export async function keys(db: Kysely<unknown>): Promise<void> {
     .addColumn("expires_at", "text")
     .addColumn("revoked_at", "text")
     .addColumn("last_used_at", "text")
+    .addColumn("limits", "text", (c) => c.notNull())
+    .execute();
+  await db.schema
+    .createTable("entities")
+    .addColumn("entity", "text", (c) => c.primaryKey())
+    .addColumn("limits", "text", (c) => c.notNull())
+    .execute();
+  await db.schema
+    .createTable("usage")
+    .addColumn("day", "text", (c) => c.notNull())
+    .addColumn("entity", "text", (c) => c.notNull())
+    .addColumn("key_id", "text", (c) => c.notNull())
+    .addColumn("requests", "bigint", (c) => c.notNull())
+    .addColumn("prompt_tokens", "bigint", (c) => c.notNull())
+    .addColumn("generated_tokens", "bigint", (c) => c.notNull())
+    .addPrimaryKeyConstraint("usage_pk", ["day", "entity", "key_id"])
     .execute();
   await db.schema.createIndex("api_keys_by_previous_hash").on("api_keys").column("previous_hash").execute();
   for (const table of ["jobs", "files", "sessions"])
@@ -28,6 +44,7 @@ export async function keys(db: Kysely<unknown>): Promise<void> {
       .alterTable(table)
       .addColumn("entity", "text", (c) => c.notNull().defaultTo(FIRST_ENTITY))
       .execute();
+  await db.schema.createIndex("jobs_by_entity").on("jobs").columns(["entity", "training_start"]).execute();
   await db.schema.alterTable("sessions").addColumn("model_id", "text").execute();
   await sql`UPDATE jobs SET entity = (SELECT entity FROM models WHERE models.id = jobs.model_id)
     WHERE EXISTS (SELECT 1 FROM models WHERE models.id = jobs.model_id)`.execute(db);

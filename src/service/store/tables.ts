@@ -1,6 +1,6 @@
 import type { Kysely } from "kysely";
 import type { JobType } from "../../base/schema/index.ts";
-import type { ApiKeyRow, AuditLogRow, RolloutGroupRow, RolloutPlanRow, RolloutTaskRow } from "./team-tables.ts";
+import type { ApiKeyRow, AuditLogRow, EntityRow, RolloutGroupRow, RolloutPlanRow, RolloutTaskRow, UsageRow } from "./team-tables.ts";
 
 /** Row types of the database. JSON is stored as text, times as ISO 8601 in UTC. */
 export interface Tables {
@@ -18,6 +18,8 @@ export interface Tables {
   checkpoint_aliases: CheckpointAliasRow;
   fine_tuning_jobs: FineTuningJobRow;
   api_keys: ApiKeyRow;
+  entities: EntityRow;
+  usage: UsageRow;
   rollout_plans: RolloutPlanRow;
   rollout_groups: RolloutGroupRow;
   rollout_tasks: RolloutTaskRow;

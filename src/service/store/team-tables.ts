@@ -20,6 +20,28 @@ export interface ApiKeyRow {
   expires_at: string | null;
   revoked_at: string | null;
   last_used_at: string | null;
+  /** Limits of the key as JSON. */
+  limits: string;
+}
+
+/** Entity with limits. */
+export interface EntityRow {
+  entity: string;
+  /** Limits as JSON. */
+  limits: string;
+}
+
+/** Use of a key on a day. */
+export interface UsageRow {
+  /** Day in UTC, `YYYY-MM-DD`. */
+  day: string;
+  /** Entity of the key; empty for a key of all entities. */
+  entity: string;
+  /** Identifier of the principal. */
+  key_id: string;
+  requests: number;
+  prompt_tokens: number;
+  generated_tokens: number;
 }
 
 /** Plan of rollouts that workers play. */

@@ -52,6 +52,8 @@ const RESTRICTED: { readonly [Name in keyof Tables]?: { readonly model: (keyof T
   rollout_tasks: { model: "model_id" },
   files: { model: null },
   api_keys: { model: "model_id" },
+  entities: { model: null },
+  usage: { model: null },
 };
 
 /** Adds the conditions of a visibility to every SELECT, UPDATE and DELETE on a restricted table, and to its subqueries. */

@@ -163,7 +163,10 @@ export class SampleBatch {
    */
   suspend(count: number, isWanted: (request: Request) => boolean = () => true): Request[] {
     if (count <= 0) return [];
-    const rows = [...this.#rows.entries()].filter(([, { request }]) => isWanted(request)).sort(([, a], [, b]) => (isBefore(a.request, b.request) ? 1 : -1)).slice(0, count);
+    const rows = [...this.#rows.entries()]
+      .filter(([, { request }]) => isWanted(request))
+      .sort(([, a], [, b]) => (isBefore(a.request, b.request) ? 1 : -1))
+      .slice(0, count);
     return this.#removeAt(rows.map(([index]) => index).sort((a, b) => a - b)).map(suspended);
   }
 

@@ -2,21 +2,22 @@
 import { setMaxListeners } from "node:events";
 import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { z } from "zod";
 import { UpstreamAdapters, type AdapterLease } from "../../../engine/upstream/adapters.ts";
 import { upstreamText, type Upstream, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
 import { EngineError, OverloadedError, UnsupportedError } from "../../../base/errors.ts";
 import { CHAT_FIELDS, type ChatField } from "../../../base/schema/chat-fields.ts";
 import { getOrThrow, messageOf } from "../../../base/util/values.ts";
-import { toErrorBody, type ErrorBodyFields, type ErrorStatus } from "../../http/errors.ts";
 import type { Members } from "../../../dialects/index.ts";
-import type { ErrorBody } from "../../../base/schema/index.ts";
 import type { ServiceLogger } from "../../common/logger.ts";
-import { requestField, type RequestScope } from "../../observability/observer.ts";
+import { requestField, type RequestScope, type ServiceObserver } from "../../observability/observer.ts";
 import { rememberingFind, resolvedNameOf, type FoundCheckpoint } from "../../models/policies.ts";
 import type { StoredFiles } from "../../stored-files/stored-files.ts";
 import type { Store } from "../../store/tables.ts";
 import type { Principal } from "../../http/principal.ts";
+import type { Charged } from "../../quotas/quotas.ts";
+import { observeChat } from "../observed.ts";
+import { ForwardedObservation } from "./observed.ts";
+import { passedRefusal, unavailable, type ForwardedAnswer } from "./answers.ts";
 import type { Visibility } from "../../store/visibility.ts";
 import { cacheSaltOf, sharedCacheError } from "../request/cache-salt.ts";
 import { requestSignal } from "../request/client-signal.ts";
@@ -38,6 +39,7 @@ export interface ForwarderOptions {
   /** Base model for requests that name no model. */
   readonly defaultBase: string;
   readonly logger: ServiceLogger;
+  readonly observer: ServiceObserver;
   /** Aborted when the service ends the requests that still run. @default never */
   readonly signal?: AbortSignal | undefined;
 }
@@ -48,6 +50,10 @@ export interface ForwardCall {
   readonly scope: RequestScope;
   readonly requestId: string | undefined;
   readonly principal: Principal;
+  /** API of the request, such as `chat` or `messages`. */
+  readonly dialect: string;
+  /** Accounts that the request is charged to; null for none. */
+  readonly charged: Charged | null;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   /** Limits of the output tokens in the body that are lowered to `maxOutputTokens`. @default none */
@@ -55,13 +61,6 @@ export interface ForwardCall {
   /** Max output tokens of each choice, also where the body does not limit them. @default the limit of the body */
   readonly maxOutputTokens?: number | undefined;
 }
-
-/** Answer of the other server. */
-export type ForwardedAnswer =
-  /** Whole answer: its members, and the same answer as JSON. */
-  | { readonly kind: "whole"; readonly members: Members; readonly json: string }
-  | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> }
-  | { readonly kind: "refusal"; readonly status: ErrorStatus; readonly body: ErrorBody; readonly retryAfter: string | null };
 
 /** Model of a forwarded request. */
 interface Target {
@@ -76,11 +75,6 @@ interface Target {
   /** Called if the upstream responds that it does not have the model. */
   readonly forget: () => void;
 }
-
-/** Error body of servers with an OpenAI-compatible interface. */
-const upstreamError = z.looseObject({
-  error: z.looseObject({ message: z.string(), type: z.string().nullish(), param: z.string().nullish() }),
-});
 
 /** Max characters of an upstream's answer in a log entry. */
 const MAX_LOGGED_CHARACTERS = 500;
@@ -137,19 +131,29 @@ export class ChatForwarder {
     if (target === null) return null;
     let isStreaming = false;
     const { signal, release } = requestSignal(call.signal, this.#options.signal);
-    const onEnd = () => {
+    let observation: ForwardedObservation | null = null;
+    const onEnd = (error: unknown) => {
+      observation?.end(error);
       release();
       target.release();
     };
+    let failure: unknown = null;
     try {
-      const body = await this.#bodyFor(target, limitedText(call, target), call);
+      observation = this.#observe(call, target);
+      const asked = await this.#bodyFor(target, limitedText(call, target), call);
+      const body = observation === null ? asked : await this.#withUsage(asked, target, call.request);
       const { upstream } = this.#options;
       const answer = await upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
-      if (answer.status >= 400) return await this.#refusal(answer, target, call.scope);
+      if (answer.status >= 400) {
+        failure = new EngineError(`The upstream answered ${answer.status}`);
+        return await this.#refusal(answer, target, call.scope);
+      }
       const rename = target.name === target.resolvedName ? null : target.resolvedName;
       if (answer.contentType.includes("text/event-stream")) {
         isStreaming = true;
-        return { kind: "stream", events: forwardedStream(answer.body, { rename, onEnd }) };
+        const { asksForUsage } = call.request;
+        const onEvent = observation === null ? undefined : (json: string) => observation!.takeEvent(json) && !asksForUsage;
+        return { kind: "stream", events: forwardedStream(answer.body, { rename, onEnd, onEvent }) };
       }
       const text = await upstreamText(answer);
       const members = membersOf(text);
@@ -161,12 +165,31 @@ export class ChatForwarder {
         });
         throw new EngineError("The upstream answered with something else than a JSON object");
       }
+      observation?.take(members);
       if (rename === null) return { kind: "whole", members, json: text };
       return { kind: "whole", members: { ...members, model: rename }, json: withMember(text, "model", JSON.stringify(rename)) };
+    } catch (error) {
+      failure = error;
+      throw error;
     } finally {
       // A stream outlives this call and releases its resources when it ends.
-      if (!isStreaming) onEnd();
+      if (!isStreaming) onEnd(failure);
     }
+  }
+
+  /** Charges a request to its accounts, and returns its observation; null if nobody observes it. */
+  #observe({ request, charged, scope, dialect }: ForwardCall, { name, resolvedName: model }: Target): ForwardedObservation | null {
+    const { choices, isStream } = request;
+    const messages = () => (parseJson(request.text()) as { readonly messages?: readonly unknown[] }).messages ?? [];
+    const observer = observeChat(this.#options.observer, charged, { scope, dialect, model, choices, isStream, messages });
+    return observer === null ? null : new ForwardedObservation(observer, { base: name, model });
+  }
+
+  /** Returns the body of a stream with a request for its token counts, where the upstream supports it. */
+  async #withUsage(body: string, { name }: Target, { isStream, asksForUsage }: ForwardableRequest): Promise<string> {
+    if (!isStream || asksForUsage || !(await this.#options.upstream.capabilities.supports("stream_options", name))) return body;
+    const options = parseJson(memberText(body, "stream_options") ?? "null");
+    return withMember(body, "stream_options", JSON.stringify({ ...(isRecord(options) ? options : {}), include_usage: true }));
   }
 
   /** Returns the model to request from the upstream; null if the model is sampled locally. */
@@ -255,22 +278,8 @@ export class ChatForwarder {
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
   async #refusal(answer: UpstreamAnswer, { name, forget }: Target, scope: RequestScope): Promise<ForwardedAnswer> {
     const text = await upstreamText(answer);
-    const parsed = upstreamError.safeParse(flatErrors(text));
-    if (answer.status === 429 || answer.status === 503) {
-      const message = parsed.success ? parsed.data.error.message : "The server that samples this model has no room now";
-      return refusal(answer.status, { message, code: "E_OVERLOADED" }, answer.retryAfter ?? "1");
-    }
-    if (parsed.success && [400, 413, 422].includes(answer.status)) {
-      // This interface answers 400 where compatible servers answer 422.
-      const isTooLarge = answer.status === 413;
-      const { message, type, param } = parsed.data.error;
-      return refusal(isTooLarge ? 413 : 400, {
-        message,
-        param,
-        code: isTooLarge ? "E_TOO_LARGE" : "E_ARGUMENT",
-        ...(typeof type === "string" ? { type } : {}),
-      });
-    }
+    const passed = passedRefusal(answer, text);
+    if (passed !== null) return passed;
     this.#options.logger.error("The upstream refused a chat completion", {
       ...requestField(scope),
       status: answer.status,
@@ -298,18 +307,4 @@ function limitedText({ request, limits = [], maxOutputTokens: max }: ForwardCall
 function membersOf(body: string): Members | null {
   const value = parseJson(body);
   return isRecord(value) ? value : null;
-}
-
-/** Returns an error body with its fields under `error`; older servers have them at the top level. */
-function flatErrors(text: string): unknown {
-  const body = parseJson(text);
-  return isRecord(body) && body["object"] === "error" ? { error: body } : body;
-}
-
-function refusal(status: ErrorStatus, fields: ErrorBodyFields, retryAfter: string | null = null): ForwardedAnswer {
-  return { kind: "refusal", status, body: toErrorBody(status, fields), retryAfter };
-}
-
-function unavailable(message: string): ForwardedAnswer {
-  return refusal(503, { message, code: "E_OVERLOADED" }, "1");
 }

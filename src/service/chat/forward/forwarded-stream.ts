@@ -1,7 +1,8 @@
 /** Server-sent events of another server, forwarded as they are read. */
 import { isRecord, parseJson } from "../../../base/util/values.ts";
-import { isAbort } from "../../../base/errors.ts";
+import { EngineError, isAbort } from "../../../base/errors.ts";
 import { toErrorBody } from "../../http/errors.ts";
+import { clientGone } from "../request/client-signal.ts";
 import { ShutdownError, toChatError } from "../request/errors.ts";
 import { withMember } from "../text/json-members.ts";
 
@@ -10,7 +11,9 @@ export interface ForwardedStreamOptions {
   /** Value of `model` in every chunk; null leaves it unchanged. */
   readonly rename: string | null;
   /** Called once: at the end, on a failure, or when the reader disconnects. */
-  readonly onEnd: () => void;
+  readonly onEnd: (error: unknown) => void;
+  /** Called with the data of each event. Returns whether the event is left out. @default events are not read */
+  readonly onEvent?: ((json: string) => boolean) | undefined;
 }
 
 /** Error event of a stream that fails or ends early. */
@@ -23,13 +26,17 @@ const BROKEN = toErrorBody(500, { message: "Internal server error", code: "E_ENG
  * @param source - Bytes of the other server's stream.
  * @param options - New model name and the callback for the end.
  */
-export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onEnd }: ForwardedStreamOptions): ReadableStream<Uint8Array> {
+export function forwardedStream(
+  source: AsyncIterable<Uint8Array>,
+  { rename, onEnd, onEvent }: ForwardedStreamOptions,
+): ReadableStream<Uint8Array> {
   const events = wholeEvents(source);
   const model = rename === null ? null : JSON.stringify(rename);
+  const isUnread = model === null && onEvent === undefined;
   let isDone = false;
   let isOver = false;
-  const end = () => {
-    if (!isOver) onEnd();
+  const end = (error: unknown) => {
+    if (!isOver) onEnd(error);
     isOver = true;
   };
   return new ReadableStream<Uint8Array>(
@@ -37,23 +44,25 @@ export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onE
       async pull(controller) {
         let isAborted = false;
         let failure = BROKEN;
+        let reason: unknown = null;
         try {
           const { done, value } = await events.next();
           if (done !== true) {
             isDone ||= includesDone(value);
-            return controller.enqueue(model === null ? value : renamed(value, model));
+            return controller.enqueue(isUnread ? value : changed(value, model, onEvent));
           }
         } catch (error) {
+          reason = error;
           isAborted = isAbort(error);
           if (error instanceof ShutdownError) failure = toChatError(error).body;
         }
         // A client that has disconnected gets no error event.
         if (!isDone && !isAborted) controller.enqueue(Buffer.from(`data: ${JSON.stringify(failure)}\n\ndata: [DONE]\n\n`));
-        end();
+        end(reason ?? (isDone ? null : new EngineError("The upstream's stream ended early")));
         controller.close();
       },
       async cancel() {
-        end();
+        end(clientGone());
         await events.return(undefined);
       },
     },
@@ -93,18 +102,32 @@ function includesDone(events: Buffer): boolean {
     .some((line) => /^data: ?\[DONE\]\s*$/.test(line));
 }
 
-/** Returns the events with every `model` replaced by `value`. Each event is one line. */
-function renamed(events: Buffer, value: string): Buffer {
+/**
+ * Returns the events with every `model` replaced, and without those that `onEvent` leaves out. Each event is one line.
+ *
+ * @param model - JSON of the new name; null leaves it unchanged.
+ */
+function changed(events: Buffer, model: string | null, onEvent: ForwardedStreamOptions["onEvent"]): Buffer {
   const lines = events.toString().split("\n");
-  return Buffer.from(lines.map((line) => renamedLine(line, value)).join("\n"));
+  const kept: string[] = [];
+  let isLeftOut = false;
+  for (const line of lines) {
+    const isBlank = line.trimEnd() === "";
+    // The blank line after an event belongs to it.
+    if (isBlank && isLeftOut) {
+      isLeftOut = false;
+      continue;
+    }
+    const json = line.startsWith("data: {") ? line.slice("data: ".length).trimEnd() : null;
+    isLeftOut = json !== null && onEvent?.(json) === true;
+    if (!isLeftOut) kept.push(json === null || model === null ? line : renamedLine(line, json, model));
+  }
+  return Buffer.from(kept.join("\n"));
 }
 
-/** Returns a line with `model` replaced by `value`; lines other than an event with a `model` are unchanged. */
-function renamedLine(line: string, value: string): string {
-  if (!line.startsWith("data: {")) return line;
-  const json = line.slice("data: ".length).trimEnd();
+/** Returns a line with `model` replaced by `value`; an event without a `model`, such as an error, is unchanged. */
+function renamedLine(line: string, json: string, value: string): string {
   const event = parseJson(json);
-  // An error event has no `model`.
   if (!isRecord(event) || !("model" in event)) return line;
   return `data: ${withMember(json, "model", value)}`;
 }

@@ -65,11 +65,15 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
 }
 
 /**
- * Limiter for the number of choices that run at one time, so that excess requests are rejected at once instead of accumulating in memory.
+ * Limiter for the number of choices that run at one time, so that excess requests are rejected at once instead of accumulating in memory. A
+ * client that fills the capacity does not shut out others: with `n` clients, each may always have `1 / n` of the capacity, also while others
+ * have more.
  */
 export class ChoiceLimiter {
   readonly #capacity: number;
-  /** Number of choices that run now. */
+  /** Number of choices that run now, by client. */
+  readonly #clients = new Map<string, number>();
+  /** Number of choices of all clients. */
   #running = 0;
 
   constructor(capacity: number) {
@@ -79,15 +83,16 @@ export class ChoiceLimiter {
   /**
    * Reserves capacity for `choices`.
    *
+   * @param client - Client of the request, such as an entity.
    * @returns Function that releases the capacity; a second call has no effect.
    * @throws OverloadedError `E_OVERLOADED` if the capacity is exceeded. A request is always admitted while no other runs.
    */
-  enter(choices: number): () => void {
-    this.requireRoom(choices);
-    this.#running += choices;
+  enter(choices: number, client: string): () => void {
+    this.requireRoom(client, choices);
+    this.#add(client, choices);
     let isInside = true;
     return () => {
-      if (isInside) this.#running -= choices;
+      if (isInside) this.#add(client, -choices);
       isInside = false;
     };
   }
@@ -99,12 +104,22 @@ export class ChoiceLimiter {
    * @param choices - Number of choices. @default 1
    * @throws OverloadedError `E_OVERLOADED`, as {@link enter}.
    */
-  requireRoom(choices = 1): void {
+  requireRoom(client: string, choices = 1): void {
     if (this.#running === 0 || this.#running + choices <= this.#capacity) return;
+    const own = this.#clients.get(client) ?? 0;
+    const clients = this.#clients.size + (own === 0 ? 1 : 0);
+    if (own + choices <= Math.floor(this.#capacity / clients) && clients > 1) return;
     throw new OverloadedError(
       `The service generates ${this.#running} choices and has room for ${this.#capacity}; send the request again in a moment`,
       { retryable: true },
     );
+  }
+
+  #add(client: string, choices: number): void {
+    const running = (this.#clients.get(client) ?? 0) + choices;
+    this.#running += choices;
+    if (running === 0) this.#clients.delete(client);
+    else this.#clients.set(client, running);
   }
 }
 

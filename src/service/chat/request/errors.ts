@@ -37,9 +37,6 @@ export class OutputError extends WhetstoneError {
   }
 }
 
-/** Seconds after which a client should retry a 429 or 503. */
-export const RETRY_AFTER_SECONDS = 1;
-
 /** Response to an error on the chat route. `isInternal` asks for a log entry, since the response body contains no details. */
 export interface ChatErrorAnswer {
   readonly status: ErrorStatus;

@@ -7,6 +7,7 @@ import { describeError, type SentError } from "../../../base/util/worker-rpc.ts"
 import { UnreadableBodyError } from "../../http/errors.ts";
 import { restoreTaskError } from "../../work/pool.ts";
 import { withMember } from "../text/json-members.ts";
+import { isRecord } from "../../../base/util/values.ts";
 import { bodyJson, effectiveRequest, tokenLimitsIn, type Asked, type SessionFields, type TokenLimit } from "./effective-request.ts";
 import { BodyError } from "./errors.ts";
 import { FIELD_NAMES, isDefault, type FieldNeeds } from "./fields.ts";
@@ -55,6 +56,12 @@ export interface ForwardableRequest {
   /** Known fields that are neither undefined nor null, and whether each has the effect of an absent field. */
   readonly fields: ReadonlyMap<string, boolean>;
   readonly unknownFields: readonly string[];
+  /** Number of choices; 1 for a value that is no number. */
+  readonly choices: number;
+  /** Whether a stream is asked for. */
+  readonly isStream: boolean;
+  /** Whether the stream is to end with its token counts. */
+  readonly asksForUsage: boolean;
   /** Returns the body as JSON, with the fields of the session. */
   readonly text: () => string;
 }
@@ -118,6 +125,9 @@ function forwardableOf(fields: Members, text: () => string): ForwardableRequest 
     model: fields["model"],
     fields: new Map(given.map(([field, known]) => [field, isDefault(known, fields[field])])),
     unknownFields: Object.keys(fields).filter((field) => !FIELD_NAMES.has(field)),
+    choices: typeof fields["n"] === "number" ? Math.max(1, fields["n"]) : 1,
+    isStream: fields["stream"] === true,
+    asksForUsage: isRecord(fields["stream_options"]) && fields["stream_options"]["include_usage"] === true,
     text,
   };
 }

@@ -7,7 +7,8 @@ import { Harness, params } from "./harness.ts";
 
 const request = (client: string, id: number, more: Partial<Request> = {}) =>
   ({ id, group: { client, id }, params: params(id), sampled: 0, ...more }) as Request;
-const promptOf = (length: number, family: number) => Int32Array.from({ length }, (_, t) => (family * 37 + t * 17 + ((family * t) % 7)) % 500);
+const promptOf = (length: number, family: number) =>
+  Int32Array.from({ length }, (_, t) => (family * 37 + t * 17 + ((family * t) % 7)) % 500);
 
 describe("prefill time", () => {
   test("is shared equally by clients, and by the groups of a client", () => {
@@ -78,7 +79,9 @@ describe("rows", () => {
         late = harness.add(promptOf(30, 99), params(99, { maxTokens: 3 }), "p", { client: "other", id: 99 });
       if (late !== undefined && id === late.id && harness.tokens.get(id)!.length === 1) tokensBefore = harness.tokens.get(0)!.length;
     };
-    const flood = Array.from({ length: 12 }, (_, index) => harness.add(promptOf(30, index), options(index), "p", { client: "flood", id: index }));
+    const flood = Array.from({ length: 12 }, (_, index) =>
+      harness.add(promptOf(30, index), options(index), "p", { client: "flood", id: index }),
+    );
     const results = await Promise.all(flood.map(({ done }) => done));
     await late!.done;
     expect(tokensBefore).toBeGreaterThanOrEqual(20);
@@ -95,7 +98,9 @@ describe("rows", () => {
       if (harness.tokens.get(id)!.length === 1) first.push(id);
     };
     const group = (id: number) => ({ client: "a", id });
-    const all = Array.from({ length: 6 }, (_, index) => harness.run(promptOf(20, index), params(index, { maxTokens: 8 }), "p", group(index)));
+    const all = Array.from({ length: 6 }, (_, index) =>
+      harness.run(promptOf(20, index), params(index, { maxTokens: 8 }), "p", group(index)),
+    );
     await Promise.all(all);
     // Two prompts are computed together.
     expect([0, 2, 4].map((at) => first.slice(at, at + 2).sort())).toEqual([

@@ -1,0 +1,87 @@
+/** Observation of forwarded chat completions: what they used, read from the answer of the other server. */
+import { isRecord, parseJson } from "../../../base/util/values.ts";
+import type { Members } from "../../../dialects/index.ts";
+import type { ChatObserver } from "../../observability/observer.ts";
+
+/** Number of tokens in an answer of the other server. */
+interface Usage {
+  readonly promptTokens: number;
+  readonly generatedTokens: number;
+}
+
+/** Choice of an answer as far as it is known. */
+interface SeenChoice {
+  finishReason: string;
+  /** Number of events with a part of the text. */
+  parts: number;
+  text: string;
+}
+
+function numberIn(value: unknown, name: string): number {
+  const number = isRecord(value) ? value[name] : undefined;
+  return typeof number === "number" ? number : 0;
+}
+
+function usageOf(value: unknown): Usage | null {
+  if (!isRecord(value)) return null;
+  return { promptTokens: numberIn(value, "prompt_tokens"), generatedTokens: numberIn(value, "completion_tokens") };
+}
+
+/** Observed answer of the other server. */
+export class ForwardedObservation {
+  readonly #observer: ChatObserver;
+  readonly #base: string;
+  readonly #model: string;
+  readonly #choices = new Map<number, SeenChoice>();
+  #usage: Usage | null = null;
+  #responseId = "";
+
+  constructor(observer: ChatObserver, { base, model }: { readonly base: string; readonly model: string }) {
+    this.#observer = observer;
+    this.#base = base;
+    this.#model = model;
+  }
+
+  /** Takes a whole answer. */
+  take(answer: Members): void {
+    this.#takeChoices(answer, "message");
+  }
+
+  /** Takes an event of a stream. Returns whether it has nothing but the counts of tokens. */
+  takeEvent(json: string): boolean {
+    const event = parseJson(json);
+    if (!isRecord(event)) return false;
+    this.#takeChoices(event, "delta");
+    return Array.isArray(event["choices"]) && event["choices"].length === 0 && isRecord(event["usage"]);
+  }
+
+  /** Reports the end with what is known. Without counts from the server, each event of a choice counts as one token. */
+  end(error: unknown): void {
+    const choices = [...this.#choices];
+    const counted = choices.map(([, { parts }]) => parts).reduce((sum, parts) => sum + parts, 0);
+    const { promptTokens, generatedTokens } = this.#usage ?? { promptTokens: 0, generatedTokens: counted };
+    this.#observer.admitted({ base: this.#base, model: this.#model, responseId: this.#responseId, promptTokens, sampling: null, stop: [] });
+    const each = Math.floor(generatedTokens / Math.max(1, choices.length));
+    for (const [at, [index, { finishReason, text }]] of choices.entries()) {
+      const tokens = at === 0 ? generatedTokens - each * (choices.length - 1) : each;
+      this.#observer.choiceFinished({ index, finishReason, tokens, cachedTokens: 0, text });
+    }
+    this.#observer.ended(error);
+  }
+
+  #takeChoices(answer: Members, part: "message" | "delta"): void {
+    if (typeof answer["id"] === "string") this.#responseId = answer["id"];
+    this.#usage = usageOf(answer["usage"]) ?? this.#usage;
+    const choices: readonly unknown[] = Array.isArray(answer["choices"]) ? answer["choices"] : [];
+    for (const choice of choices) {
+      if (!isRecord(choice)) continue;
+      const seen = this.#choices.get(numberIn(choice, "index")) ?? { finishReason: "unknown", parts: 0, text: "" };
+      this.#choices.set(numberIn(choice, "index"), seen);
+      if (typeof choice["finish_reason"] === "string") seen.finishReason = choice["finish_reason"];
+      const content = isRecord(choice[part]) ? choice[part]["content"] : undefined;
+      if (typeof content !== "string" || content === "") continue;
+      seen.parts++;
+      seen.text += content;
+    }
+  }
+}

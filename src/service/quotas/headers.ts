@@ -1,0 +1,30 @@
+/** Headers of rate limits. */
+import type { Account } from "./account.ts";
+import type { TokenBucket } from "./token-bucket.ts";
+
+/** Returns a duration as clients of the OpenAI API read it, such as `6m0s` or `20ms`. */
+export function durationText(ms: number): string {
+  if (ms < 1000) return `${Math.ceil(ms)}ms`;
+  const seconds = Math.ceil(ms / 1000);
+  const minutes = Math.floor(seconds / 60);
+  return minutes === 0 ? `${seconds}s` : `${minutes}m${seconds % 60}s`;
+}
+
+/**
+ * Returns the headers with the limits of requests and tokens per minute, of the account with the fewest left: the limit, what is left, and
+ * the time until the bucket is full. Without a limit there are none.
+ *
+ * @source OpenAI API, "Rate limits", headers.
+ */
+export function rateLimitHeaders(accounts: readonly Account[]): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const kind of ["requests", "tokens"] as const) {
+    const buckets = accounts.flatMap((account): readonly TokenBucket[] => (account[kind] === null ? [] : [account[kind]]));
+    const [fewest] = buckets.toSorted((a, b) => a.level - b.level);
+    if (fewest === undefined) continue;
+    headers[`x-ratelimit-limit-${kind}`] = String(fewest.perMinute);
+    headers[`x-ratelimit-remaining-${kind}`] = String(Math.max(0, Math.floor(fewest.level)));
+    headers[`x-ratelimit-reset-${kind}`] = durationText(fewest.msUntil(fewest.perMinute));
+  }
+  return headers;
+}

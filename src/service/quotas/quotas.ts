@@ -1,0 +1,161 @@
+/** Limits of API keys and entities: admission of chat completions, and a record of what they used. */
+import type { EntityLimits, KeyLimits } from "../../base/schema/index.ts";
+import { Lru } from "../../base/util/lru.ts";
+import { getOrInsert } from "../../base/util/values.ts";
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
+import { repeat } from "../common/repeat.ts";
+import type { ChatObserver } from "../observability/observer.ts";
+import { findEntityLimits } from "../store/entities.ts";
+import { addUses, type Use } from "../store/usage.ts";
+import type { Store } from "../store/tables.ts";
+import { Account } from "./account.ts";
+
+/** Milliseconds for which the limits of an entity are used without reading them. Other services on the same database may change them. */
+const MAX_AGE_MS = 5000;
+/** Milliseconds between two records of the use. */
+const RECORD_INTERVAL_MS = 60_000;
+/** Max entities with limits in memory. */
+const MAX_ENTITIES = 10_000;
+
+/** API key, or the sessions of an entity, as the subject of limits. */
+export interface Customer {
+  /** Identifier of the key, as in `Principal.id`. */
+  readonly key: string;
+  /** Entity of the key; null = all. */
+  readonly entity: string | null;
+  /** Limits of the key itself. */
+  readonly limits: KeyLimits;
+}
+
+/** Accounts that the requests of a key are charged to. */
+export interface Charged {
+  readonly accounts: readonly Account[];
+  /**
+   * Admits a chat completion: charges its request and its choices to the accounts, and its tokens as the returned observer learns of them.
+   *
+   * @throws RateLimitError `E_RATE_LIMIT` for an account at a limit; nothing is charged then.
+   * @throws QuotaError `E_QUOTA` for more choices than may ever run at a time.
+   */
+  enter(choices: number): ChatObserver;
+}
+
+/** Accounts of API keys and entities in this process. Several processes on one database each permit the limits of a minute. */
+export class Quotas {
+  readonly #store: Store;
+  readonly #accounts = new Map<string, Account>();
+  readonly #limits = new Lru<string, { readonly limits: EntityLimits; readonly readAtMs: number }>({ maxEntries: MAX_ENTITIES });
+  /** Uses that are not recorded yet, by day, entity and key. */
+  #uses = new Map<string, Use>();
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** Returns the accounts that the requests of a key are charged to, with their present limits. */
+  async chargedFor({ key, entity, limits }: Customer): Promise<Charged> {
+    const ofKey = this.#account(key, "the API key");
+    ofKey.limit(limits);
+    const accounts = [ofKey];
+    if (entity !== null) {
+      const ofEntity = this.accountOf(entity);
+      ofEntity.limit(await this.#limitsOf(entity));
+      accounts.push(ofEntity);
+    }
+    return {
+      accounts,
+      enter: (choices) => chargeChat(accounts, choices, (used) => this.#add({ key_id: key, entity: entity ?? "", ...used })),
+    };
+  }
+
+  /** Returns the account of an entity. */
+  accountOf(entity: string): Account {
+    return this.#account(`entity:${entity}`, `the entity '${entity}'`);
+  }
+
+  /** Makes the service read the limits of an entity again. */
+  forget(entity: string): void {
+    this.#limits.delete(entity);
+  }
+
+  /** Records the use every minute. Returns a function that stops, after the last use is recorded. */
+  startRecording(logger: ServiceLogger): () => Promise<void> {
+    const record = () => this.record().catch(logFailure(logger, "The use of API keys could not be recorded"));
+    const stop = repeat(record, RECORD_INTERVAL_MS);
+    return async () => {
+      await stop();
+      await record();
+    };
+  }
+
+  /** Records the use since the last call. */
+  async record(): Promise<void> {
+    const uses = [...this.#uses.values()];
+    if (uses.length === 0) return;
+    this.#uses = new Map();
+    await addUses(this.#store, uses).catch((error: unknown) => {
+      for (const use of uses) this.#add(use);
+      throw error;
+    });
+  }
+
+  #account(id: string, owner: string): Account {
+    return getOrInsert(this.#accounts, id, () => new Account(owner));
+  }
+
+  /** Adds to the use of a key. @param use - Its day is today in UTC by default. */
+  #add({ day = new Date().toISOString().slice(0, 10), ...use }: Omit<Use, "day"> & { readonly day?: string }): void {
+    const id = `${day} ${use.entity} ${use.key_id}`;
+    const known = this.#uses.get(id);
+    this.#uses.set(id, {
+      ...use,
+      day,
+      requests: use.requests + (known?.requests ?? 0),
+      prompt_tokens: use.prompt_tokens + (known?.prompt_tokens ?? 0),
+      generated_tokens: use.generated_tokens + (known?.generated_tokens ?? 0),
+    });
+  }
+
+  async #limitsOf(entity: string): Promise<EntityLimits> {
+    const known = this.#limits.get(entity);
+    const nowMs = performance.now();
+    if (known !== undefined && nowMs - known.readAtMs < MAX_AGE_MS) return known.limits;
+    const limits = await findEntityLimits(this.#store, entity);
+    this.#limits.set(entity, { limits, readAtMs: nowMs });
+    return limits;
+  }
+}
+
+/** Charges a chat completion to accounts, see {@link Charged.enter}. @param onEnd - Called with what it used. */
+function chargeChat(
+  accounts: readonly Account[],
+  choices: number,
+  onEnd: (used: Pick<Use, "requests" | "prompt_tokens" | "generated_tokens">) => void,
+): ChatObserver {
+  for (const account of accounts) account.require(choices);
+  for (const account of accounts) {
+    account.requests?.take(1);
+    account.running += choices;
+  }
+  const charge = (tokens: number) => accounts.forEach((account) => account.tokens?.take(tokens));
+  const counted = new Array<number>(choices).fill(0);
+  let prompt = 0;
+  let generated = 0;
+  const generate = (choice: number, tokens: number) => {
+    counted[choice] = (counted[choice] ?? 0) + tokens;
+    generated += tokens;
+    charge(tokens);
+  };
+  return {
+    admitted({ promptTokens }) {
+      prompt += promptTokens;
+      charge(promptTokens);
+    },
+    // Also the tokens of a request that is cancelled are charged.
+    token: (choice) => generate(choice, 1),
+    choiceFinished: ({ index, tokens }) => generate(index, Math.max(0, tokens - (counted[index] ?? 0))),
+    ended() {
+      for (const account of accounts) account.running -= choices;
+      onEnd({ requests: 1, prompt_tokens: prompt, generated_tokens: generated });
+    },
+  };
+}

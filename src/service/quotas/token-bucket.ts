@@ -1,0 +1,48 @@
+/** Milliseconds of a minute. */
+const MINUTE_MS = 60_000;
+
+/**
+ * Token bucket: holds as many units as its limit permits per minute, starts full, and refills continuously. The level may fall below zero,
+ * because the number of sampled tokens is known only afterwards; nothing is admitted then until the bucket has refilled.
+ *
+ * @source Turner, "New directions in communications", 1986.
+ */
+export class TokenBucket {
+  #perMinute: number;
+  #level: number;
+  #atMs = performance.now();
+
+  constructor(perMinute: number) {
+    this.#perMinute = perMinute;
+    this.#level = perMinute;
+  }
+
+  get perMinute(): number {
+    return this.#perMinute;
+  }
+
+  /** Sets the limit. The part of the old limit that is used stays used. */
+  set perMinute(limit: number) {
+    const used = this.#perMinute - this.level;
+    this.#perMinute = limit;
+    this.#level = limit - used;
+  }
+
+  /** Number of units in the bucket now. */
+  get level(): number {
+    const nowMs = performance.now();
+    this.#level = Math.min(this.#perMinute, this.#level + ((nowMs - this.#atMs) / MINUTE_MS) * this.#perMinute);
+    this.#atMs = nowMs;
+    return this.#level;
+  }
+
+  /** Takes units, also more than there are. */
+  take(units: number): void {
+    this.#level = this.level - units;
+  }
+
+  /** Returns the milliseconds until the bucket holds `units`; 0 if it does now. */
+  msUntil(units: number): number {
+    return Math.max(0, ((units - this.level) / this.#perMinute) * MINUTE_MS);
+  }
+}
