@@ -22,6 +22,7 @@ const OTHER_STATUSES: Readonly<Record<string, number>> = {
   // Only administrators of all entities read them.
   getMetrics: 403,
   listAuditRecords: 403,
+  limitEntity: 403,
 };
 
 /** Returns the permissions of routes from the table of the reference page. */

@@ -202,6 +202,8 @@ const BODIES: Readonly<Record<string, (of: Resources) => object | [body: string,
   deliverRollout: () => OUTCOME,
   createKey: ({ model }) => ({ name: "made", scopes: ["read"], model_id: model }),
   rotateKey: () => ({}),
+  limitKey: () => ({ running_choices: 100 }),
+  limitEntity: () => ({ running_choices: 100 }),
 };
 
 /** Operations that change resources of an open artifact version. */
@@ -221,6 +223,7 @@ export function requestOf(operation: { readonly id: string; readonly path: strin
     plan_id: of.rolloutPlan,
     task_id: of.rolloutTask,
     key_id: of.key,
+    entity: of.entity,
     model: id === "deleteServedModel" ? of.alias : of.modelName,
     step: "0",
     path: "train.jsonl",
