@@ -125,8 +125,10 @@ export const layers = {
     store: ["common", "disk"],
     // Events of the service, and their subscribers: metrics, traces.
     observability: ["common"],
+    // Limits of keys and entities, and what they use.
+    quotas: ["common", "store", "observability"],
     // Server, keys, bodies and errors: parts of every route.
-    http: ["common", "store", "work"],
+    http: ["common", "store", "work", "quotas"],
     hub: ["common", "disk"],
     artifacts: ["common", "disk", "storage", "store"],
     "stored-files": ["common", "disk", "storage", "store", "hub"],
@@ -135,8 +137,8 @@ export const layers = {
     "training-data": ["common", "disk", "storage", "store", "http", "stored-files", "models", "work"],
     // Text metrics of graders.
     grading: ["work"],
-    chat: ["common", "observability", "store", "http", "stored-files", "models", "work"],
-    dialects: ["common", "observability", "store", "http", "chat", "work"],
+    chat: ["common", "observability", "store", "quotas", "http", "stored-files", "models", "work"],
+    dialects: ["common", "observability", "store", "quotas", "http", "chat", "work"],
     sessions: ["common", "observability", "store", "http", "chat"],
     // API keys that administrators create.
     keys: ["common", "store", "http"],
@@ -168,6 +170,7 @@ export const layers = {
         "disk",
         "storage",
         "store",
+        "quotas",
         "http",
         "artifacts",
         "stored-files",

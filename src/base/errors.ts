@@ -190,6 +190,10 @@ export class RateLimitError extends WhetstoneError {
    *
    * @param message - Text of the error: the limit, its owner, and what to do.
    * @param options - Milliseconds after which the request may be sent again, and the options of every error.
+   * @example
+   * ```ts
+   * throw new RateLimitError("Expected at most 10 requests per minute, got 11", { retryAfterMs: 6000 });
+   * ```
    */
   constructor(message: string, { retryAfterMs, ...options }: WhetstoneErrorOptions & { readonly retryAfterMs: number }) {
     super(message, { retryable: true, ...options });

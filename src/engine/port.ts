@@ -12,6 +12,7 @@ import type { SampledToken, SamplingParams } from "./sampling.ts";
 
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../base/training-rows.ts";
 export type { CallOptions, SamplingOptions } from "./call-options.ts";
+export type { RequestGroup } from "../base/util/request-group.ts";
 export type { BaseModelInfo, Capabilities, DeviceChoice, DeviceInfo } from "./engine-info.ts";
 export type { RolloutPrecision, ThreadReport, VerifyBaseOptions, WeightPrecision, WorkerStatus } from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";

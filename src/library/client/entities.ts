@@ -15,7 +15,7 @@ import { fromWire, readFields, toWire } from "./wire.ts";
 
 /** Limits of an entity, over all of its keys. null or absent = no limit. */
 export interface EntityLimitsInfo extends KeyLimitsInfo {
-  /** Unfinished training jobs. */
+  /** Max training jobs that are queued or running. */
   readonly queuedJobs?: number | null | undefined;
   /** Bytes of artifacts, files and checkpoints. */
   readonly storedBytes?: number | null | undefined;
@@ -27,7 +27,7 @@ export interface EntityInfo extends Readonly<Pick<Entity, "id">> {
   readonly limits: EntityLimitsInfo;
   /** Choices that the answering process samples now for keys of the entity. */
   readonly runningChoices: number;
-  /** Unfinished training jobs. */
+  /** Number of training jobs that are queued or running. */
   readonly queuedJobs: number;
   /** Recorded bytes of artifacts, files and checkpoints. */
   readonly storedBytes: number;
@@ -39,7 +39,7 @@ export interface KeyUsageInfo extends Readonly<Pick<KeyUsage, "day" | "entity" |
   readonly keyId: string;
   /** Tokens of the prompts of the requests. */
   readonly promptTokens: number;
-  /** Sampled tokens. */
+  /** Tokens sampled in answers to the requests. */
   readonly generatedTokens: number;
 }
 
@@ -69,6 +69,10 @@ export interface Entities {
    * @returns the entities, by name.
    * @throws HttpError `E_HTTP` for an error status, 403 without the scope `admin`.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const full = (await service.entities.list()).filter(({ limits, storedBytes }) => storedBytes >= (limits.storedBytes ?? Infinity));
+   * ```
    */
   list(options?: ListOptions): Promise<EntityInfo[]>;
   /**

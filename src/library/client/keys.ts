@@ -127,6 +127,10 @@ export interface Keys {
    * @returns the changed key.
    * @throws HttpError `E_HTTP` for an error status, 403 without the scope `admin`.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * await service.keys.setLimits(id, { requestsPerMinute: 600, runningChoices: 64 });
+   * ```
    */
   setLimits(keyId: string, limits: KeyLimitsInfo, options?: CallOptions): Promise<KeyInfo>;
   /**

@@ -1,6 +1,5 @@
 /** Facts of a chat completion for its observers. */
-import { joinChat, type AdmittedChat, type ChatObserver, type ServiceObserver, type StartedChat } from "../observability/observer.ts";
-import type { Charged } from "../quotas/quotas.ts";
+import type { AdmittedChat, StartedChat } from "../observability/observer.ts";
 import type { ChatCall } from "./pipeline.ts";
 import type { ChatRequest } from "./request/request.ts";
 import type { ChatRun } from "./run.ts";
@@ -15,17 +14,6 @@ export function startedChat({ scope, source }: ChatCall, request: ChatRequest): 
     isStream: request.isStream,
     messages: () => request.messages,
   };
-}
-
-/**
- * Charges a chat completion to its accounts and reports its start. Returns its observer; null if nobody observes it.
- *
- * @throws RateLimitError `E_RATE_LIMIT`, QuotaError `E_QUOTA` for an account at a limit.
- */
-export function observeChat(observer: ServiceObserver | undefined, charged: Charged | null, chat: StartedChat): ChatObserver | null {
-  const account = charged?.enter(chat.choices);
-  const observed = observer?.chatStarted?.(chat);
-  return joinChat([account, observed].flatMap((each) => each ?? []));
 }
 
 /** Returns the facts of a chat completion that waits for the engine. */

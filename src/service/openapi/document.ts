@@ -1,6 +1,6 @@
 /** The OpenAPI 3.1 document of the service. */
 import { z } from "zod";
-import { artifactPath, errorBody, uuid } from "../../base/schema/index.ts";
+import { artifactPath, errorBody, namePart, uuid } from "../../base/schema/index.ts";
 import { packageInfo } from "../common/package-info.ts";
 import { ERRORS, type ErrorStatus } from "../http/errors.ts";
 import { pathParametersOf, permittingScopes, TAGS, type Contents, type FormBody, type RouteSpec } from "./route.ts";
@@ -20,6 +20,7 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   model_id: { description: "Identifier of a trainable model.", schema: uuid },
   job_id: { description: "Identifier of a training job.", schema: uuid },
   session_id: { description: "Identifier of a session.", schema: uuid },
+  entity: { description: "Name of an entity.", schema: namePart },
   key_id: { description: "Identifier of an API key.", schema: uuid },
   plan_id: { description: "Identifier of a rollout plan.", schema: uuid },
   task_id: { description: "Identifier of a rollout task.", schema: uuid },

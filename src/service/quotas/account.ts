@@ -31,7 +31,7 @@ export class Account {
     this.owner = owner;
   }
 
-  /** Replaces the limits. What was used stays used. */
+  /** Replaces the limits. The use so far still counts. */
   limit({ requests_per_minute: requests, tokens_per_minute: tokens, running_choices: running }: KeyLimits): void {
     this.requests = bucketFor(requests ?? null, this.requests);
     this.tokens = bucketFor(tokens ?? null, this.tokens);

@@ -11,10 +11,10 @@ export function durationText(ms: number): string {
 }
 
 /**
- * Returns the headers with the limits of requests and tokens per minute, of the account with the fewest left: the limit, what is left, and
- * the time until the bucket is full. Without a limit there are none.
+ * Returns the headers of the limits of requests and tokens per minute, each for the account with the lowest level: limit, level, and the
+ * time until the bucket is full. A limit that no account has gets no headers.
  *
- * @source OpenAI API, "Rate limits", headers.
+ * @source OpenAI API, "Rate limits".
  */
 export function rateLimitHeaders(accounts: readonly Account[]): Record<string, string> {
   const headers: Record<string, string> = {};

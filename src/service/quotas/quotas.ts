@@ -1,4 +1,4 @@
-/** Limits of API keys and entities: admission of chat completions, and a record of what they used. */
+/** Limits of API keys and entities: admission of chat completions, and the record of their use. */
 import type { EntityLimits, KeyLimits } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
 import { getOrInsert } from "../../base/util/values.ts";
@@ -102,7 +102,7 @@ export class Quotas {
     return getOrInsert(this.#accounts, id, () => new Account(owner));
   }
 
-  /** Adds to the use of a key. @param use - Its day is today in UTC by default. */
+  /** Adds to the use of a key. @param use - By default of today, in UTC. */
   #add({ day = new Date().toISOString().slice(0, 10), ...use }: Omit<Use, "day"> & { readonly day?: string }): void {
     const id = `${day} ${use.entity} ${use.key_id}`;
     const known = this.#uses.get(id);
@@ -125,7 +125,7 @@ export class Quotas {
   }
 }
 
-/** Charges a chat completion to accounts, see {@link Charged.enter}. @param onEnd - Called with what it used. */
+/** Charges a chat completion to accounts, see {@link Charged.enter}. @param onEnd - Called with its use. */
 function chargeChat(
   accounts: readonly Account[],
   choices: number,

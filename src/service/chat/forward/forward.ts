@@ -15,7 +15,7 @@ import type { StoredFiles } from "../../stored-files/stored-files.ts";
 import type { Store } from "../../store/tables.ts";
 import type { Principal } from "../../http/principal.ts";
 import type { Charged } from "../../quotas/quotas.ts";
-import { observeChat } from "../observed.ts";
+import { observeChat } from "../../quotas/observe-chat.ts";
 import { ForwardedObservation } from "./observed.ts";
 import { passedRefusal, unavailable, type ForwardedAnswer } from "./answers.ts";
 import type { Visibility } from "../../store/visibility.ts";
