@@ -129,7 +129,7 @@ export interface Keys {
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    * @example
    * ```ts
-   * await service.keys.setLimits(id, { requestsPerMinute: 600, runningChoices: 64 });
+   * await service.keys.setLimits("181f0f0b-610f-4006-aece-3bff0adbc94e", { requestsPerMinute: 600, runningChoices: 64 });
    * ```
    */
   setLimits(keyId: string, limits: KeyLimitsInfo, options?: CallOptions): Promise<KeyInfo>;

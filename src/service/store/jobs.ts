@@ -32,7 +32,7 @@ export interface NextJobQuery {
 }
 
 /**
- * Returns the unfinished job to run next, which is not paused: of the entity whose last job started first, the first one in order of
+ * Returns the unfinished job to run next, which is not paused: of the entity that has waited longest since the start of its last job, the first one in order of
  * creation; an interrupted job precedes all others. A process runs one job at a time, so a job that is `running`
  * while its queue looks for work was interrupted. Jobs that other processes run are skipped, and so are jobs of a model with an earlier
  * job, because each job starts from the checkpoint of the one before.

@@ -40,6 +40,7 @@ const HAVE_RULES = [
   "listArtifactVersions",
   "listAuditRecords",
   "listCheckpoints",
+  "listEntities",
   "leaseRollouts",
   "listFiles",
   "listFinishedRollouts",
