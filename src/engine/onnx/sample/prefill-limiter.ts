@@ -1,3 +1,6 @@
+import type { ModelConfig } from "../model/config.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
+
 /**
  * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than rows run. A whole step would leave no margin for
  * other delays of a token.
@@ -51,4 +54,44 @@ export class PrefillLimiter {
 
 function blend(old: number, newest: number): number {
   return old === 0 ? newest : (1 - NEWEST) * old + NEWEST * newest;
+}
+
+/** Milliseconds of prefill in one run while no row is running; requests that arrive meanwhile wait until it ends. */
+const SLICE_MS = 100;
+/**
+ * Tokens of a run that may take up to {@link MAX_SLICE_MS} instead, if a large model computes fewer in {@link SLICE_MS}: each run has costs
+ * that do not depend on the number of tokens.
+ */
+const SLICE_TOKENS = 64;
+const MAX_SLICE_MS = 400;
+
+/** Limiters of a sampler, by model, and the number of prompt tokens that it computes in one run. */
+export class PrefillLimiters {
+  readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
+  readonly #maxTokens: number;
+  readonly #minPiece: number;
+
+  constructor({ maxTokens, minPiece }: { readonly maxTokens: number; readonly minPiece: number }) {
+    this.#maxTokens = maxTokens;
+    this.#minPiece = minPiece;
+  }
+
+  of(config: ModelConfig): PrefillLimiter {
+    return getOrInsert(this.#limiters, config, () => new PrefillLimiter());
+  }
+
+  /** Returns the max number of prompt tokens to compute until `endMs`; null = no running row waits. */
+  promptTokens(config: ModelConfig, endMs: number | null): number {
+    const limiter = this.of(config);
+    const tokens =
+      endMs === null
+        ? Math.max(limiter.promptTokensIn(SLICE_MS), Math.min(SLICE_TOKENS, limiter.promptTokensIn(MAX_SLICE_MS)))
+        : limiter.promptTokensIn(endMs - performance.now());
+    return Math.min(this.#maxTokens, tokens);
+  }
+
+  /** Returns the max number of prompt tokens to compute in one run. */
+  pieceTokens(config: ModelConfig, endMs: number | null): number {
+    return Math.max(Math.min(this.#minPiece, this.#maxTokens), this.promptTokens(config, endMs));
+  }
 }

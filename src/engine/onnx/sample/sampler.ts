@@ -16,7 +16,7 @@ import { LogitRules } from "./logits/rules.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerSettings } from "./options.ts";
 import { ClientRows } from "./client-rows.ts";
 import { FairShare } from "./fair-share.ts";
-import { PrefillLimiter } from "./prefill-limiter.ts";
+import { PrefillLimiters } from "./prefill-limiter.ts";
 import { PublishedPolicies, type PublishedPolicy } from "./policies.ts";
 import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
@@ -31,26 +31,16 @@ const HEADROOM = 64;
 /** Client of requests without a group. */
 const ANONYMOUS = "";
 
-/** Milliseconds of prefill in one run while no row is running; requests that arrive meanwhile wait until it ends. */
-const SLICE_MS = 100;
-/**
- * Tokens of a run that may take up to {@link MAX_SLICE_MS} instead, if a large model computes fewer in {@link SLICE_MS}: each run has costs
- * that do not depend on the number of tokens.
- */
-const SLICE_TOKENS = 64;
-const MAX_SLICE_MS = 400;
-
 /** Sampler with continuous batching, for any number of policies. `T` are trained weights as {@link addPolicy} takes them. */
 export class Sampler<T extends { readonly lora: Adapter | null }> {
   readonly #maxRows: number;
-  readonly #maxPrefillTokens: number;
   readonly #emit: (events: SampledEvent[]) => void;
   readonly #onError: (requests: number[], error: unknown) => void;
   readonly #prefixes: PrefixCache;
   readonly #policies: PublishedPolicies<T, PlacedWeights, Adapter>;
   readonly #place: SamplingPlace;
   readonly #batches: Batches;
-  readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
+  readonly #limiters: PrefillLimiters;
   readonly #cancelled = new Set<number>();
   readonly #queue = new WaitingQueue();
   /** Prompts being prefilled, in the order of their start. */
@@ -73,7 +63,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   ) {
     this.#place = place;
     this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
-    this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
+    this.#limiters = new PrefillLimiters({ maxTokens: options.maxPrefillTokens ?? 2048, minPiece: place.minPiece });
     this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
     this.#batches = new Batches(place, {
       onToken: (event) => this.#events.push(event),
@@ -144,18 +134,23 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       await new Promise(setImmediate);
       this.#dropCancelled();
       await this.#prefill();
+      // First tokens do not wait for the decode step of other rows.
+      this.#flush();
       for (const [key, batch] of this.#batches) {
         if (batch.size > 0) await this.#decode(batch);
         else if (!this.#isStarting(key)) this.#batches.drop(key);
       }
-      if (this.#events.length > 0) {
-        this.#emit(this.#events);
-        this.#events = [];
-      }
+      this.#flush();
       for (const resolve of this.#settling.splice(0)) resolve();
     }
     this.#isRunning = false;
     for (const [key, { weights }] of this.#batches) if (!this.#place.keepsIdleKeys(weights)) this.#batches.drop(key);
+  }
+
+  /** Emits the tokens that were sampled since the last call. */
+  #flush(): void {
+    if (this.#events.length > 0) this.#emit(this.#events);
+    this.#events = [];
   }
 
   /** Prefills prompts for as long as running rows can wait; with no running row, computes one piece. */
@@ -169,7 +164,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       if (!task) return;
       ({ policy } = first(task.requests));
       await this.#step(task, endMs);
-    } while (endMs !== null && this.#promptTokens(policy, endMs) >= BLOCK_TOKENS);
+    } while (endMs !== null && this.#limiters.promptTokens(policy.weights.config, endMs) >= BLOCK_TOKENS);
   }
 
   /** Returns the time until which running rows can wait for a prefill that began at `startMs`; null without running rows. */
@@ -179,7 +174,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     const next = this.#shares.next([...this.#starting, ...this.#queue]);
     const isNewcomer = next !== undefined && new ClientRows(requests).isNewcomer(next.group.client);
     const waiting = (this.#queue.length + this.#prefilling) / size;
-    return startMs + Math.max(...running.map(({ weights }) => this.#limiterOf(weights.config).budgetMs(waiting, isNewcomer)));
+    return startMs + Math.max(...running.map(({ weights }) => this.#limiters.of(weights.config).budgetMs(waiting, isNewcomer)));
   }
 
   /** Whether a prompt of this batch is being prefilled: it reads the batch's stack of adapters. */
@@ -206,7 +201,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     if (!first || (started && !this.#shares.precedes(first, started))) return task;
     if (this.#roomFor(first) <= 0) this.#yieldRows(first);
     const room = this.#roomFor(first);
-    const maxTokens = this.#pieceTokens(first.policy, endMs);
+    const maxTokens = this.#limiters.pieceTokens(first.policy.weights.config, endMs);
     const admitted = admit(this.#queue, first, this.#prefixes, { room, maxTokens, place: this.#place });
     return (admitted && (await this.#start(admitted))) ?? task;
   }
@@ -265,9 +260,9 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       await this.#place.prepare(task.kind, weights, adapters !== null, task.needsLogits);
       const groups = task.requests.map(({ group }) => group);
       const startMs = performance.now();
-      const result = await task.step(adapters, this.#pieceTokens(policy, endMs));
+      const result = await task.step(adapters, this.#limiters.pieceTokens(weights.config, endMs));
       const tookMs = performance.now() - startMs;
-      this.#limiterOf(weights.config).notePrefill(result.computed, tookMs);
+      this.#limiters.of(weights.config).notePrefill(result.computed, tookMs);
       this.#shares.charge(groups, tookMs);
       if (result.completed.length === 0) return;
       this.#enter(batch, policy.batchKey, result);
@@ -301,7 +296,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       await batch.prepare();
       const startMs = performance.now();
       await batch.decode();
-      this.#limiterOf(batch.weights.config).noteDecode(performance.now() - startMs);
+      this.#limiters.of(batch.weights.config).noteDecode(performance.now() - startMs);
     } catch (error) {
       const requests: Request[] = [];
       batch.remove((request) => requests.push(request) > 0);
@@ -335,25 +330,6 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   /** Ends the use of the request's policy. */
   #release(request: Request): void {
     this.#policies.releaseUse(request.policyId, request.policy);
-  }
-
-  /** Returns the max number of prompt tokens to compute until `endMs`; null = no running row waits. */
-  #promptTokens({ weights }: PublishedPolicy, endMs: number | null): number {
-    const limiter = this.#limiterOf(weights.config);
-    const tokens =
-      endMs === null
-        ? Math.max(limiter.promptTokensIn(SLICE_MS), Math.min(SLICE_TOKENS, limiter.promptTokensIn(MAX_SLICE_MS)))
-        : limiter.promptTokensIn(endMs - performance.now());
-    return Math.min(this.#maxPrefillTokens, tokens);
-  }
-
-  /** Returns the max number of prompt tokens to compute in one run. */
-  #pieceTokens(policy: PublishedPolicy, endMs: number | null): number {
-    return Math.max(Math.min(this.#place.minPiece, this.#maxPrefillTokens), this.#promptTokens(policy, endMs));
-  }
-
-  #limiterOf(config: ModelConfig): PrefillLimiter {
-    return getOrInsert(this.#limiters, config, () => new PrefillLimiter());
   }
 }
 
