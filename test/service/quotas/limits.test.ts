@@ -206,14 +206,17 @@ test("forwarded requests are charged, whole and streamed, and a stream shows tok
 
 test("the client of the OpenAI API waits for a limit as the headers say, and shows them", async () => {
   const service = await startTestService();
-  const { key } = await createKey(service, { limits: { requests_per_minute: 120 } });
-  const client = new OpenAI({ baseURL: service.service.inferenceUrl, apiKey: key, maxRetries: 3 });
+  const { key } = await createKey(service, { limits: { requests_per_minute: 60 } });
+  const client = new OpenAI({ baseURL: service.service.inferenceUrl, apiKey: key, maxRetries: 5 });
   const ask = () =>
     client.chat.completions.create({ model: "tiny", messages: [{ role: "user", content: "hello" }], max_tokens: 1 }).withResponse();
-  const answers = await Promise.all(Array.from({ length: 122 }, ask));
-  expect(answers.every(({ data }) => data.choices.length === 1)).toBe(true);
-  expect(answers[0]!.response.headers.get("x-ratelimit-limit-requests")).toBe("120");
-  expect(service.requests.some(({ status }) => status === 429)).toBe(true);
+  const wasLimited = () => service.requests.some(({ status }) => status === 429);
+  for (let turn = 0; turn < 200 && !wasLimited(); turn++) {
+    const answers = await Promise.all([ask(), ask(), ask()]);
+    expect(answers.every(({ data }) => data.choices.length === 1)).toBe(true);
+    expect(answers[0].response.headers.get("x-ratelimit-limit-requests")).toBe("60");
+  }
+  expect(wasLimited()).toBe(true);
 });
 
 test("durations are written as the OpenAI API writes them", () => {
