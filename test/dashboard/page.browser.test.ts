@@ -11,7 +11,7 @@ const executable = findChromium();
 if (executable === null)
   process.stderr.write("The dashboard is not looked at: no Chromium was found on PATH. Install one, or set CHROMIUM_PATH.\n");
 
-/** Nine places, each with all rules: seconds on an idle machine. */
+/** Ten places, each with all rules: seconds on an idle machine. */
 const AXE_TIMEOUT_MS = 90_000;
 const CALL = '<tool_call>{"name": "lookup", "arguments": {"item": "pen"}}</tool_call>';
 const TOOLS = '[{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]';
@@ -261,6 +261,33 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
     await page.waitForSelector('[data-state="cancelled"]');
   });
 
+  it("lists keys with their limits and use, and revokes one after a second press", async () => {
+    await open("/keys");
+    await page.waitForSelector(".empty code");
+    const limits = { requests_per_minute: 600, running_choices: 8 };
+    const { key } = (await test.call("/v1/preview/keys", { name: "agents", entity: "acme", limits })) as { key: string };
+    const answer = await fetch(`${test.service.url}/v1/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "whetstone-tiny", prompt: "12 + 7", max_tokens: 3 }),
+    });
+    expect(answer.status).toBe(200);
+    await page.reload();
+    await page.waitForSelector("table.keys");
+    expect(await texts("table.keys td")).toEqual([
+      "active",
+      "acme",
+      "train, sample, read",
+      "600 requests/min, 8 running choices",
+      expect.anything(),
+      "Revoke",
+    ]);
+    expect(await texts("table.entities tbody th")).toEqual(["acme", "local"]);
+    await page.click("table.keys .button");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector('table.keys [data-state="revoked"]');
+  });
+
   it("lists models with checkpoints and the use of the disk", async () => {
     await open("/models");
     await page.waitForSelector(".models tbody tr");
@@ -357,6 +384,7 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
         "/jobs",
         "/models",
         "/playground",
+        "/keys",
       ];
       await openPlace(narrow, test.service, "/runs");
       await narrow.evaluate(axe.source);
@@ -377,7 +405,7 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
   it("says that an address or a run does not exist, once and with links", async () => {
     await open("/nonsense");
     expect(await texts("main h1")).toEqual(["Unknown address"]);
-    expect(await texts("main a")).toEqual(["runs", "jobs", "models", "playground"]);
+    expect(await texts("main a")).toEqual(["runs", "jobs", "models", "playground", "keys"]);
     await open("/runs/nope");
     expect(await texts("[role=alert]")).toEqual([expect.stringContaining("There is no run nope")]);
     expect(await texts("main nav")).toEqual([]);

@@ -81,12 +81,13 @@ export function entityRoutes(context: RouteContext): Route[] {
       path: "/v1/preview/usage",
       id: "listUsage",
       summary: "List what API keys used, by day, the newest day first",
-      description: "Recorded once a minute. Requests with the service's own key are not recorded.",
+      description: "Other processes of the service record their part once a minute. Requests with the service's own key are not recorded.",
       query: keyUsageQuery,
       answer: keyUsageList,
       async handle(c) {
         const { days, entity: ofEntity } = readQuery(c, keyUsageQuery);
         const { store } = context.of(c);
+        await quotas.record();
         const since = new Date(Date.now() - (days - 1) * MS_PER_DAY).toISOString().slice(0, 10);
         const data = await recordedUses(store, { since, entity: ofEntity });
         return c.json({ object: "list", data } satisfies KeyUsageList);

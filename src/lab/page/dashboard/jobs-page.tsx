@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { ModelList, TrainingJob, TrainingJobList } from "../../../base/schema/index.ts";
 import { seconds } from "../components/format.ts";
 import { type Column, Table } from "../components/table.tsx";
+import { ConfirmButton } from "./confirm-button.tsx";
 import { send, useResource } from "./requests.ts";
 import { href } from "./router.ts";
 import { Loaded, Problem, State, updatedColumn } from "./status.tsx";
@@ -101,7 +102,15 @@ function JobTable({ jobs, names, onCancel }: JobTableProps) {
     { label: "Checkpoint", kind: "number", isLabeled: true, cell: ({ step }) => step ?? "–" },
     { label: "Duration", kind: "number", isLabeled: true, cell: (job) => duration(job, now) },
     updatedColumn("Submitted", now, (job) => job.created_at),
-    { label: "Actions", kind: "hidden", class: "num", cell: (job) => isOpen(job) && <CancelButton id={job.id} onCancel={onCancel} /> },
+    {
+      label: "Actions",
+      kind: "hidden",
+      class: "num",
+      cell: (job) =>
+        isOpen(job) && (
+          <ConfirmButton label="Cancel" question="Cancel job?" object={`job ${job.id.slice(0, 8)}`} onConfirm={() => onCancel(job.id)} />
+        ),
+    },
   ];
   return (
     <div class="table-card">
@@ -117,30 +126,4 @@ function ModelLink({ model }: { readonly model: string | undefined }) {
 function duration({ training_start: start, training_end: end }: TrainingJob, now: number): string {
   if (start === null || start === undefined) return "–";
   return seconds(Math.max(0, ((end ? Date.parse(end) : now) - Date.parse(start)) / 1000));
-}
-
-/** Button that asks once more before it cancels: a cancelled job leaves no checkpoint. */
-function CancelButton({ id, onCancel }: { readonly id: string; readonly onCancel: (id: string) => void }) {
-  const [isConfirming, setConfirming] = useState(false);
-  const name = `job ${id.slice(0, 8)}`;
-  if (!isConfirming) {
-    return (
-      <button type="button" class="button" aria-label={`Cancel ${name}`} onClick={() => setConfirming(true)}>
-        Cancel
-      </button>
-    );
-  }
-  return (
-    <button
-      type="button"
-      class="button danger"
-      aria-label={`Cancel job? ${id.slice(0, 8)}`}
-      ref={(element) => element?.focus()}
-      onBlur={() => setConfirming(false)}
-      onKeyDown={({ key }) => key === "Escape" && setConfirming(false)}
-      onClick={() => onCancel(id)}
-    >
-      Cancel job?
-    </button>
-  );
 }

@@ -2,6 +2,7 @@ import { render } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { addedRuns } from "./added-runs.ts";
 import { JobsPage } from "./jobs-page.tsx";
+import { KeysPage } from "./keys-page.tsx";
 import { useLive } from "./live.ts";
 import { ModelsPage } from "./models-page.tsx";
 import { PlaygroundPage } from "./playground-page.tsx";
@@ -39,6 +40,7 @@ function Dashboard() {
       {place === "jobs" && <JobsPage />}
       {place === "models" && <ModelsPage runs={live.runs} route={route} />}
       {place === "playground" && <PlaygroundPage route={route} />}
+      {place === "keys" && <KeysPage />}
       {!isPlace(place) && <UnknownPage address={location.hash} />}
     </Shell>
   );

@@ -10,6 +10,7 @@ const PLACES = [
   { id: "jobs", label: "Jobs" },
   { id: "models", label: "Models" },
   { id: "playground", label: "Playground" },
+  { id: "keys", label: "Keys" },
 ] as const;
 
 /** Whether the dashboard has a place of this name. */
