@@ -7,7 +7,6 @@ import { createKey, KEYS } from "../keys/resources.ts";
 import {
   ARTIFACTS,
   chatLines,
-  createModel,
   RL_JOBS,
   rlBody,
   restartable,

@@ -23,7 +23,7 @@ import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import type { Request, SampledEvent } from "./request.ts";
 import type { RequestGroup } from "../../../base/util/request-group.ts";
-import { first, getOrInsert } from "../../../base/util/values.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Tokens that the rows of a batch can grow by after a request has been admitted, before rows may be suspended. */
 const HEADROOM = 64;
