@@ -5,7 +5,7 @@
  * seed. Runs in a worker.
  */
 import type { SamplingParams } from "../../port.ts";
-import type { ModelConfig, BaseSource } from "../model/config.ts";
+import type { BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { type AdmittedPrompts, admit, mayStart } from "./admission.ts";
 import type { SampleBatch } from "./batch.ts";
