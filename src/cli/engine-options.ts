@@ -24,7 +24,7 @@ export interface EngineFlags {
   readonly rolloutPrecision?: RolloutPrecision;
   readonly offline?: boolean;
   readonly hubCache?: string;
-  readonly upstream?: string;
+  readonly upstream: readonly string[];
   readonly upstreamKeyEnv?: string;
   readonly upstreamModel: Readonly<Record<string, string>>;
   readonly upstreamAdapters?: boolean;
@@ -87,7 +87,7 @@ export function addEngineOptions(command: Command): Command {
     )
     .option("--offline", "use only cached base models of the model hub")
     .option("--hub-cache <path>", "cache of base models from the model hub (default: HF_HUB_CACHE, or hub in the data directory)")
-    .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples instead of the engine")
+    .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples instead of the engine; repeatable", collected, [])
     .option("--upstream-key-env <name>", "environment variable with the key of the upstream")
     .option(
       "--upstream-model <id=name>",
@@ -153,10 +153,11 @@ export async function engineOf(options: EngineFlags): Promise<Engine | undefined
  * @throws ConfigError `E_CONFIG` for upstream options without `--upstream`, and if a named environment variable is empty.
  */
 export function upstreamOf(options: EngineFlags): UpstreamOptions | undefined {
-  const { upstream: url, upstreamKeyEnv: keyVariable, upstreamModel, upstreamAdapters, upstreamDataDir } = options;
+  const { upstream: urls, upstreamKeyEnv: keyVariable, upstreamModel, upstreamAdapters, upstreamDataDir } = options;
   const { upstreamRefuse, upstreamAccept } = options;
   const hasModels = Object.keys(upstreamModel).length > 0;
-  if (url === undefined) {
+  const [first, ...others] = urls;
+  if (first === undefined) {
     const given = {
       "--upstream-key-env": keyVariable,
       "--upstream-adapters": upstreamAdapters,
@@ -169,7 +170,7 @@ export function upstreamOf(options: EngineFlags): UpstreamOptions | undefined {
     return undefined;
   }
   return {
-    url,
+    url: others.length === 0 ? first : urls,
     apiKey: keyVariable === undefined ? undefined : keyIn(keyVariable, "--upstream-key-env"),
     models: hasModels ? upstreamModel : undefined,
     adapters: upstreamAdapters,

@@ -43,6 +43,7 @@ import { rolloutRoutes } from "./routes/rollouts.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
 import { trainingJobRoutes } from "./routes/training-jobs.ts";
+import { upstreamRoutes } from "./routes/upstreams.ts";
 
 /** Options of {@link createApp}. */
 export interface AppOptions {
@@ -142,6 +143,7 @@ function createRoutes(
     ...fineTuningRoutes(shared),
     ...keyRoutes(shared),
     ...entityRoutes(shared),
+    ...upstreamRoutes(shared),
     ...graderRoutes(dialects, context.work),
     ...healthRoutes(context),
     ...readyRoutes(context),

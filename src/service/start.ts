@@ -1,5 +1,5 @@
 import { createDashboard } from "../lab/dashboard/index.ts";
-import { connectUpstream } from "../engine/upstream/upstream.ts";
+import { connectPool } from "../engine/upstream/pool.ts";
 import { ConfigError } from "../base/errors.ts";
 import { createApp } from "./app.ts";
 import { BlobStore } from "./artifacts/blob-store.ts";
@@ -25,7 +25,7 @@ import { readCertificate, renewCertificate } from "./http/tls.ts";
 import type { Server as TlsServer } from "node:https";
 import { recover } from "./jobs/recovery.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./common/limits.ts";
-import { redacting, stderrLogger } from "./common/logger.ts";
+import { logFailure, redacting, stderrLogger } from "./common/logger.ts";
 import { createRedactor, redactEncoded } from "../base/util/redact.ts";
 import { TimeSlices } from "../base/util/time-slices.ts";
 import { observe } from "./observe.ts";
@@ -152,7 +152,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => hub?.close());
     const engine = startEngine === null ? options.engine! : await startEngine(hub, safeLogger);
     undo.push(() => engine.close());
-    const upstream = options.upstream === undefined ? null : await connectUpstream(options.upstream);
+    const onUnloadFailure = logFailure(safeLogger, "An adapter could not be unloaded from an upstream server");
+    const upstream = options.upstream === undefined ? null : await connectPool(options.upstream, onUnloadFailure);
     undo.push(() => upstream?.close());
     let runningRequests = () => 0;
     const observed = { store, engine, space, minFreeBytes: limits.minFreeBytes, runningRequests: () => runningRequests() };

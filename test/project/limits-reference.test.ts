@@ -57,6 +57,7 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
     keyRotation: "Rotating an API key",
     keyLimits: "Limiting an API key",
     entityLimits: "Limiting an entity",
+    drainUpstream: "Draining an upstream server",
     sessionFinish: "Finishing a session",
     rolloutPlan: "Creating a rollout plan",
     rolloutGroups: "Adding groups to a rollout plan",

@@ -399,6 +399,7 @@ const SAMPLES = {
   keyRotation: {},
   keyLimits: {},
   entityLimits: {},
+  drainUpstream: { url: ({ characters }) => ({ url: "u".repeat(characters) }) },
   sessionFinish: METRICS,
   rolloutPlan: ROLLOUT_PLAN,
   rolloutGroups: ROLLOUT_GROUPS,
@@ -448,6 +449,7 @@ function bodyOf(kind: RequestKind, fields: Json, { modelId, dataUrl }: Existing,
     case "keyRotation":
     case "keyLimits":
     case "entityLimits":
+    case "drainUpstream":
     case "sessionMetrics":
     case "sessionFinish":
     case "rolloutGroups":
@@ -504,6 +506,7 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
     key: ["POST", "/v1/preview/keys"],
     keyRotation: ["POST", `/v1/preview/keys/${existing.sessionId}/rotate`],
     keyLimits: ["PUT", `/v1/preview/keys/${existing.sessionId}/limits`],
+    drainUpstream: ["PUT", "/v1/preview/upstreams"],
     entityLimits: ["PUT", "/v1/preview/entities/local/limits"],
     sessionFinish: ["POST", `/v1/preview/sessions/${existing.sessionId}/finish`],
     rolloutPlan: ["POST", "/v1/preview/rollout-plans"],

@@ -26,3 +26,4 @@ export * from "./tokens.ts";
 export * from "./session.ts";
 export * from "./training-job.ts";
 export * from "./trajectory.ts";
+export * from "./upstream.ts";

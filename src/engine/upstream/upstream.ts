@@ -7,8 +7,11 @@ import { parseJson } from "../../base/util/values.ts";
 
 /** Settings of an upstream. */
 export interface UpstreamOptions {
-  /** Address of the server, with or without `/v1`. */
-  readonly url: string;
+  /**
+   * Address of the server, with or without `/v1`; several addresses of servers that sample the same models, to share the requests among
+   * them.
+   */
+  readonly url: string | readonly string[];
   /** API key, sent as a bearer token. @default none */
   readonly apiKey?: string | undefined;
   /** Base models to sample on the server: local identifier → name on the server. @default all base models that the server lists */
@@ -44,6 +47,8 @@ export interface UpstreamAnswer {
 
 /** Connection to a server that samples. */
 export interface Upstream {
+  /** Address of the server. */
+  readonly url: string;
   /** Base models that the server samples: local identifier → name on the server. */
   readonly baseModels: ReadonlyMap<string, string>;
   readonly options: UpstreamOptions;
@@ -76,16 +81,17 @@ type ServedEntry = z.infer<typeof servedList>["data"][number];
 const START_TIMEOUT_MS = 10_000;
 
 /**
- * Connects to an upstream.
+ * Connects to one server.
  *
+ * @param address - Address of the server, with or without `/v1`.
  * @returns Connection; call `close` to end it.
  * @throws ConfigError `E_CONFIG` if `url` is not an http or https address, if the server cannot be reached or rejects the key, or if it
  *   does not serve one of `models`.
  */
-export async function connectUpstream(options: UpstreamOptions): Promise<Upstream> {
-  const url = URL.canParse(options.url) ? new URL(options.url) : null;
+export async function connectUpstream(address: string, options: UpstreamOptions): Promise<Upstream> {
+  const url = URL.canParse(address) ? new URL(address) : null;
   if (url === null || !/^https?:$/.test(url.protocol))
-    throw new ConfigError(`Expected the upstream to be an http or https address, got \`${options.url}\``, { param: "upstream.url" });
+    throw new ConfigError(`Expected the upstream to be an http or https address, got \`${address}\``, { param: "upstream.url" });
   const root = url.pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
   const timeoutMs = options.timeoutMs ?? 600_000;
   // A stream may pause for as long as a response may take to begin.
@@ -103,10 +109,11 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
     return { status: statusCode, body: statusCode === 200 ? (parseJson(text) ?? null) : null };
   };
   try {
-    const { models, entries } = await served(get, options);
+    const { models, entries } = await served(get, { url: address, models: options.models });
     const lengths = new Map(entries.map((entry) => [entry.id, entry.max_model_len ?? null]));
     const described = describedFields((await get("/openapi.json").catch(() => null))?.body);
     const upstream: Upstream = {
+      url: address,
       baseModels: models,
       options,
       contextLengthOf: (base) => lengths.get(models.get(base) ?? "") ?? null,
@@ -168,7 +175,7 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
 /** Reads the models that the server lists, and returns the base models to sample there with all entries of the list. */
 async function served(
   get: (path: string) => Promise<{ readonly status: number; readonly body: unknown }>,
-  { url, models }: UpstreamOptions,
+  { url, models }: { readonly url: string; readonly models: UpstreamOptions["models"] },
 ): Promise<{ readonly models: ReadonlyMap<string, string>; readonly entries: readonly ServedEntry[] }> {
   const fail = (problem: string, cause?: unknown): never => {
     throw new ConfigError(`The upstream ${url} ${problem}`, { param: "upstream", cause });

@@ -34,7 +34,7 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
       return { ...(await local.readOptions(principal)), isForwardable: true };
     },
     async complete(call: ChatCall) {
-      const { request, requestId, scope, principal, signal, maxOutputTokens, charged, source } = call;
+      const { request, requestId, scope, principal, signal, maxOutputTokens, charged, source, conversation } = call;
       const { forwardable, prompt, turn } = request;
       if (forwardable === null) return local.complete(call);
       if (prompt !== undefined && (await forwarder.samples(forwardable, principal)))
@@ -49,6 +49,7 @@ export function forwardingPipeline(local: ChatPipeline, forwarder: ChatForwarder
         scope,
         principal,
         dialect: source.dialect,
+        session: conversation ?? null,
         charged,
         signal,
         limits: turn?.limits,

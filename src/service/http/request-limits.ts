@@ -170,6 +170,7 @@ export const REQUEST_LIMITS = {
   keyRotation: { body: SMALL_BODY, fields: {} },
   keyLimits: { body: SMALL_BODY, fields: {} },
   entityLimits: { body: SMALL_BODY, fields: {} },
+  drainUpstream: { body: SMALL_BODY, fields: { url: { characters: REFERENCE } } },
   sessionFinish: { body: SMALL_BODY, fields: { metrics: { items: 1024, each: 256 } } },
   rolloutPlan: {
     body: SMALL_BODY,

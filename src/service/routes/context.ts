@@ -1,5 +1,5 @@
 import type { Engine } from "../../engine/port.ts";
-import type { Upstream } from "../../engine/upstream/upstream.ts";
+import type { UpstreamPool } from "../../engine/upstream/pool.ts";
 import type { BaseModels } from "../models/base-models.ts";
 import type { BlobStore } from "../artifacts/blob-store.ts";
 import type { Retention } from "../checkpoints/retention.ts";
@@ -50,8 +50,8 @@ export interface ServiceContext {
   readonly storage: Storage;
   readonly engine: Engine;
   readonly bases: BaseModels;
-  /** External server that samples some base models instead of the engine, or null. */
-  readonly upstream: Upstream | null;
+  /** External servers that sample some base models instead of the engine, or null. */
+  readonly upstream: UpstreamPool | null;
   /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
   readonly policies: Policies;

@@ -21,6 +21,7 @@ function heldUpstream(maxIdleAdapters: number) {
   });
   let refusals = 0;
   const upstream: Upstream = {
+    url: "http://127.0.0.1:1",
     baseModels: new Map(),
     options: { url: "", maxIdleAdapters },
     capabilities: new UpstreamCapabilities({ described: null, ask: () => Promise.resolve(200) }),

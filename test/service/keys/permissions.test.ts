@@ -23,6 +23,8 @@ const OTHER_STATUSES: Readonly<Record<string, number>> = {
   getMetrics: 403,
   listAuditRecords: 403,
   limitEntity: 403,
+  listUpstreams: 403,
+  drainUpstream: 403,
 };
 
 /** Returns the permissions of routes from the table of the reference page. */

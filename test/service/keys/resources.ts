@@ -204,6 +204,7 @@ const BODIES: Readonly<Record<string, (of: Resources) => object | [body: string,
   rotateKey: () => ({}),
   limitKey: () => ({ running_choices: 100 }),
   limitEntity: () => ({ running_choices: 100 }),
+  drainUpstream: () => ({ url: "http://127.0.0.1:1", drained: true }),
 };
 
 /** Operations that change resources of an open artifact version. */
