@@ -10,6 +10,7 @@ import { zip } from "../../base/util/values.ts";
 import type { ListedAlias } from "../store/aliases.ts";
 import { recentSteps, type StoredFineTuningJob } from "../store/fine-tuning-jobs.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
+import { jsonNumber } from "../store/database.ts";
 import type { JobEventRow, JobRow, Store } from "../store/tables.ts";
 import { toSeconds } from "./files.ts";
 import type { ResolvedHyperparameters } from "./hyperparameters.ts";
@@ -90,7 +91,7 @@ async function estimatedFinish(store: Store, job: JobRow, steps: number): Promis
 async function trainedTokens(store: Store, job: JobRow): Promise<number | null> {
   const { tokens } = await store
     .selectFrom("job_events")
-    .select((eb) => eb.fn.sum<number | null>(eb.fn<number>("json_extract", ["data", eb.val("$.num_tokens")])).as("tokens"))
+    .select((eb) => eb.fn.sum<number | null>(jsonNumber(store, "data", "num_tokens")).as("tokens"))
     .where("job_id", "=", job.id)
     .where("type", "=", "gradient_step")
     .executeTakeFirstOrThrow();

@@ -1,5 +1,5 @@
 /** Leases of rollout tasks: long polling for pending tasks, and the end of expired leases. */
-import { transact } from "../store/database.ts";
+import { currentMs, transact, transactClaim } from "../store/database.ts";
 import { randomUUID } from "node:crypto";
 import { ConflictError } from "../../base/errors.ts";
 import type {
@@ -24,6 +24,7 @@ import {
   type NamedLease,
 } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
+import { PlanWatch } from "./plan-watch.ts";
 import { planToWire } from "./wire.ts";
 
 /** Default of `lease_seconds`. */
@@ -43,11 +44,13 @@ export class RolloutLeases {
   readonly #followed = new Map<string, number>();
   /** Ends the search for expired leases; null while no task is leased. */
   #stopExpiry: (() => Promise<void>) | null = null;
+  readonly #watch: PlanWatch;
   #isClosed = false;
 
   constructor({ store, logger }: { readonly store: Store; readonly logger: ServiceLogger }) {
     this.#store = store;
     this.#logger = logger;
+    this.#watch = new PlanWatch({ store, logger, onChange: () => this.changes.notify() });
   }
 
   /** Whether {@link close} was called; long polls must then end. */
@@ -63,9 +66,9 @@ export class RolloutLeases {
    *   content hash.
    */
   async lease(store: Store, request: LeaseRolloutsRequest, signal: AbortSignal): Promise<LeasedRollouts> {
-    this.#startExpiry();
     const endsAtMs = performance.now() + (request.wait ?? 0) * 1000;
     for (;;) {
+      this.#startExpiry();
       const { revision } = this.changes;
       const leased = await this.#claim(store, request);
       if (leased.data.length > 0) {
@@ -75,7 +78,17 @@ export class RolloutLeases {
       }
       const leftMs = endsAtMs - performance.now();
       if (leftMs <= 0 || signal.aborted || this.#isClosed) return leased;
-      await this.changes.wait(revision, { timeoutMs: leftMs, signal });
+      await this.waitForChange(revision, { timeoutMs: leftMs, signal });
+    }
+  }
+
+  /** Waits as {@link Changes.wait}, also for changes by other processes of the database. */
+  async waitForChange(...given: Parameters<Changes["wait"]>): Promise<void> {
+    const stop = this.#watch.start();
+    try {
+      await this.changes.wait(...given);
+    } finally {
+      await stop();
     }
   }
 
@@ -83,15 +96,10 @@ export class RolloutLeases {
     store: Store,
     { worker, environments, plan_id: planId, max, lease_seconds: seconds }: LeaseRolloutsRequest,
   ): Promise<LeasedRollouts> {
-    const claim: Claim = {
-      worker,
-      environments,
-      planId: planId ?? null,
-      max: max ?? 1,
-      token: randomUUID(),
-      until: untilOf(seconds),
-    };
-    const { tasks, plans } = await transact(store, (transaction) => claimTasks(transaction, claim));
+    const claim: Omit<Claim, "until"> = { worker, environments, planId: planId ?? null, max: max ?? 1, token: randomUUID() };
+    const { tasks, plans } = await transactClaim(store, async (transaction) =>
+      claimTasks(transaction, { ...claim, until: await this.#untilOf(transaction, seconds) }),
+    );
     // Again, because the search may have ended since the request arrived.
     if (tasks.length > 0) this.#startExpiry();
     else await this.#refuseOtherVersions(store, environments);
@@ -134,10 +142,17 @@ export class RolloutLeases {
   async extend(store: Store, { leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
     this.#startExpiry();
     if (leases.length === 0) return { held: [], lost: [] };
-    const held = await transact(store, (transaction) => extendLeases(transaction, leases, untilOf(seconds)));
+    const held = await transact(store, async (transaction) =>
+      extendLeases(transaction, leases, await this.#untilOf(transaction, seconds)),
+    );
     const keyOf = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
     const isHeld = new Set(held.map(keyOf));
     return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(keyOf(lease))).map(({ id }) => id) };
+  }
+
+  /** Returns the end of a lease that starts now, ISO 8601, by the clock of the database. */
+  async #untilOf(transaction: Store, seconds: number | null | undefined): Promise<string> {
+    return new Date((await currentMs(this.#store, transaction)) + (seconds ?? LEASE_SECONDS) * 1000).toISOString();
   }
 
   /** Releases leases; returns their number. */
@@ -164,7 +179,7 @@ export class RolloutLeases {
 
   async #expire(): Promise<void> {
     for (;;) {
-      const now = new Date().toISOString();
+      const now = new Date(await currentMs(this.#store, this.#store)).toISOString();
       const { requeued, failed } = await transact(this.#store, (transaction) => expireLeases(transaction, now));
       if (requeued + failed > 0) {
         this.#logger.info("Leases of rollouts have expired", { requeued, failed });
@@ -178,9 +193,4 @@ export class RolloutLeases {
     // Not awaited: this call is the one that the function waits for.
     void stop?.();
   }
-}
-
-/** Returns the end of a lease that starts now, ISO 8601. */
-function untilOf(seconds: number | null | undefined): string {
-  return new Date(Date.now() + (seconds ?? LEASE_SECONDS) * 1000).toISOString();
 }

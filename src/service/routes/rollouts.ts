@@ -298,7 +298,7 @@ async function finishedOf(
     const isOver = plan.status !== "open" || after >= plan.tasks;
     if (tasks.length > 0 || isOver || leftMs <= 0 || signal.aborted || leases.isClosing)
       return { plan: planToWire(plan), data: tasks.map((task) => taskToWire(task, plan.status)) };
-    await leases.changes.wait(revision, { timeoutMs: leftMs, signal });
+    await leases.waitForChange(revision, { timeoutMs: leftMs, signal });
   }
 }
 

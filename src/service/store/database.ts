@@ -4,7 +4,7 @@
  */
 import { InternalError } from "../../base/errors.ts";
 import type { Store, Tables } from "./tables.ts";
-import type { DialectAdapter, Transaction } from "kysely";
+import type { DialectAdapter, RawBuilder, SelectQueryBuilder, Transaction } from "kysely";
 
 /** Executes a statement with `?` for its parameters, and returns its rows. */
 export type Execute = (sql: string, parameters: readonly unknown[]) => Promise<unknown[]>;
@@ -22,8 +22,12 @@ export interface Database {
   currentMs(executor: Store): Promise<number>;
   /** See {@link transact}. */
   transact<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T>;
+  /** See {@link transactClaim}. */
+  transactClaim<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T>;
   /** See {@link unsynchronized}. */
   unsynchronized<T>(body: (execute: Execute) => Promise<T>): Promise<T>;
+  /** See {@link jsonNumber}. */
+  jsonNumber(column: string, key: string): RawBuilder<number>;
   /** See {@link synchronize}. */
   synchronize(): Promise<void>;
 }
@@ -78,6 +82,31 @@ export function transact<T>(store: Store, body: (transaction: Transaction<Tables
 }
 
 /**
+ * Runs a transaction that takes rows which other processes take at the same time, such as tasks of a queue. Select the rows with
+ * {@link lockFreeRows}: concurrent claims then take different rows, and none waits for or conflicts with another one. Other reads of the
+ * transaction may see changes that were committed after its start. `body` may be called again, as in {@link transact}.
+ *
+ * @returns the result of `body` after the commit.
+ * @throws as {@link transact}.
+ */
+export function transactClaim<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T> {
+  return databaseOf(store).transactClaim(store, body);
+}
+
+/**
+ * Returns the selection without the rows that another transaction has locked. Its rows are locked until the end of the transaction.
+ *
+ * @param transaction - Transaction of {@link transactClaim}.
+ */
+export function lockFreeRows<Names extends keyof Tables, Row>(
+  transaction: Store,
+  query: SelectQueryBuilder<Tables, Names, Row>,
+): SelectQueryBuilder<Tables, Names, Row> {
+  // SQLite has one writer, and no locks of rows.
+  return databaseOf(transaction).isShared ? query.forUpdate().skipLocked() : query;
+}
+
+/**
  * Runs a transaction that survives the end of the process, but not a failure of the system before the next synchronized one: this saves the
  * synchronization of the disk, which takes milliseconds. It does not change the {@link revisionOf} the store, so it must not write to
  * tables whose values are cached by revision. `body` may be called again after a conflict, as in {@link transact}.
@@ -89,4 +118,9 @@ export function unsynchronized<T>(store: Store, body: (execute: Execute) => Prom
 /** Synchronizes earlier {@link unsynchronized} transactions with the disk. */
 export function synchronize(store: Store): Promise<void> {
   return databaseOf(store).synchronize();
+}
+
+/** Returns the SQL expression of a number in a JSON object. @param column - Column with the object. @param key - Plain name of the member. */
+export function jsonNumber(store: Store, column: string, key: string): RawBuilder<number> {
+  return databaseOf(store).jsonNumber(column, key);
 }

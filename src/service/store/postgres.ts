@@ -1,10 +1,11 @@
 /** Schema of a Postgres database as the database of one or more service processes. */
-import { CompiledQuery, Kysely, Migrator, PostgresDialect, sql } from "kysely";
+import { CompiledQuery, Kysely, Migrator, sql } from "kysely";
 import { ConfigError, InternalError, WhetstoneError } from "../../base/errors.ts";
 import { first, messageOf } from "../../base/util/values.ts";
 import { requireKnownMigrations } from "./checks.ts";
 import { registerDatabase, type Execute } from "./database.ts";
 import { MIGRATIONS } from "./migrations.ts";
+import { ServicePostgresDialect } from "./postgres-dialect.ts";
 import { createPool } from "./postgres-pool.ts";
 import { codeOf } from "./postgres-errors.ts";
 import { runTransaction } from "./postgres-transactions.ts";
@@ -34,7 +35,7 @@ export interface OpenPostgresOptions {
 export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgresOptions = {}): Promise<Store> {
   const address = parsePostgresUrl(url);
   await migrate(address, whyNotNew);
-  const store = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: await createPool(address) }) });
+  const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPool(address)) });
   let revision = 0;
   registerDatabase(store, {
     isShared: true,
@@ -47,6 +48,8 @@ export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgr
       return first(rows).now;
     },
     transact: (visible, body) => runTransaction(visible, { isolation: "serializable", isSynchronized: true }, body),
+    // A serializable transaction would conflict with the claims that were committed after its start.
+    transactClaim: (visible, body) => runTransaction(visible, { isolation: "read committed", isSynchronized: true }, body),
     unsynchronized: (body) =>
       runTransaction(store, { isolation: "read committed", isSynchronized: false }, (transaction) => {
         const execute: Execute = async (statement, parameters) => {
@@ -56,6 +59,7 @@ export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgr
         };
         return body(execute);
       }),
+    jsonNumber: (column, key) => sql<number>`(${sql.ref(column)}::jsonb ->> ${key})::double precision`,
     // Postgres writes unsynchronized transactions to the disk within three times `wal_writer_delay`, 0.6 s by default.
     synchronize: () => Promise.resolve(),
   });
@@ -64,7 +68,7 @@ export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgr
 
 /** Brings the tables to this version, on a connection without a limit of time for statements. */
 async function migrate(address: PostgresAddress, whyNotNew: string | null): Promise<void> {
-  const store = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: await createPool(address, { isPatient: true }) }) });
+  const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPool(address, { isPatient: true })) });
   try {
     const schema = await schemaOf(store, address);
     const known = await knownMigrations(store, schema);

@@ -123,6 +123,20 @@ export async function expirePlans(store: Store): Promise<number> {
   return Number(numUpdatedRows);
 }
 
+/** Returns sums over all plans, of which at least one differs after a plan was added, extended or ended, and after a task was finished. */
+export async function progressOfPlans(store: Store): Promise<Readonly<Record<string, number | null>>> {
+  return store
+    .selectFrom("rollout_plans")
+    .select((eb) => [
+      eb.fn.sum<number | null>("tasks").as("tasks"),
+      eb.fn.sum<number | null>("finished").as("finished"),
+      eb.fn.sum<number>(eb.case().when("status", "=", "open").then(1).else(0).end()).as("open"),
+      eb.fn.countAll<number>().as("plans"),
+    ])
+    .where("status", "!=", "deleted")
+    .executeTakeFirstOrThrow();
+}
+
 /** Returns the id of a plan that is marked as deleted; undefined without one. */
 export async function nextDeletedPlan(store: Store): Promise<string | undefined> {
   const row = await store.selectFrom("rollout_plans").select("id").where("status", "=", "deleted").limit(1).executeTakeFirst();

@@ -1,5 +1,6 @@
 /** Rows of rollout tasks: leases, outcomes and their order. */
 import { NotFoundError } from "../../base/errors.ts";
+import { lockFreeRows } from "./database.ts";
 import type { Store } from "./tables.ts";
 import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow } from "./team-tables.ts";
 import { unrestricted } from "./visibility.ts";
@@ -65,7 +66,8 @@ export interface Claim {
 export type ClaimedTask = RolloutTaskRow & Pick<RolloutGroupRow, "scenario">;
 
 /**
- * Leases pending tasks of open plans for the worker's environments, oldest plan first, in the order of the plan. Call in a transaction.
+ * Leases pending tasks of open plans for the worker's environments, oldest plan first, in the order of the plan. Tasks that another
+ * transaction is leasing are skipped. Call in a transaction of `transactClaim`.
  *
  * @returns the leased tasks and their plans.
  */
@@ -84,13 +86,19 @@ export async function claimTasks(
       .where("state", "=", "pending")
       .orderBy("seq")
       .limit(max - tasks.length);
+    // A statement of its own: in the UPDATE, Postgres may run the selection more than once, and lock more rows than the limit.
+    const free = await lockFreeRows(transaction, pending).execute();
+    if (free.length === 0) continue;
     const claimed = await transaction
       .updateTable("rollout_tasks")
       .set((eb) => ({ state: "leased" as const, leases: eb("leases", "+", 1), worker, lease_token: token, lease_until: until }))
-      .where("id", "in", pending)
+      .where(
+        "id",
+        "in",
+        free.map(({ id }) => id),
+      )
       .returningAll()
       .execute();
-    if (claimed.length === 0) continue;
     plans.push(plan);
     const indices = [...new Set(claimed.map(({ group_index: index }) => index))];
     const groups = await transaction
@@ -258,6 +266,19 @@ export async function finishTask(transaction: Store, { id, lease_token: token }:
     .executeTakeFirstOrThrow();
   await transaction.updateTable("rollout_tasks").set({ finished_seq: finished }).where("id", "=", task.id).execute();
   return { ...task, finished_seq: finished };
+}
+
+/** Whether a task of an open plan can be leased. */
+export async function hasPendingTasks(store: Store): Promise<boolean> {
+  const row = await store
+    .selectFrom("rollout_plans")
+    .innerJoin("rollout_tasks", "rollout_tasks.plan_id", "rollout_plans.id")
+    .select("rollout_tasks.id")
+    .where("status", "=", "open")
+    .where("state", "=", "pending")
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
 }
 
 /** Whether any task is leased. */

@@ -174,6 +174,7 @@ function createDatabase(
     currentMs: () => Promise.resolve(Date.now()),
     // SQLite has one writer: its transactions run one after the other.
     transact: (visible, body) => visible.transaction().execute(body),
+    transactClaim: (visible, body) => visible.transaction().execute(body),
     // Kysely lends its only connection to one caller at a time.
     unsynchronized: (body) =>
       store.connection().execute(async () => {
@@ -184,6 +185,7 @@ function createDatabase(
           connection.exec("PRAGMA synchronous = FULL");
         }
       }),
+    jsonNumber: (column, key) => sql<number>`json_extract(${sql.ref(column)}, ${`$.${key}`})`,
     // Copies the write-ahead log into the database.
     async synchronize() {
       await sql.raw("PRAGMA wal_checkpoint(PASSIVE)").execute(store);

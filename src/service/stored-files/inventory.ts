@@ -1,6 +1,7 @@
 /** Lists of stored files: referenced by the database, and found on disk. */
 import { last } from "../../base/util/values.ts";
 import { join } from "node:path";
+import { sql } from "kysely";
 import { DataCorruptedError } from "../../base/errors.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
@@ -94,7 +95,11 @@ export async function* eachStoredFile(
     .selectFrom("artifact_files")
     .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
     .selectAll()
-    .groupBy("sha256")
+    .where(({ not, exists, selectFrom }) => {
+      const earlier = sql<boolean>`(earlier.artifact_id, earlier.path) < (artifact_files.artifact_id, artifact_files.path)`;
+      const same = selectFrom("artifact_files as earlier").whereRef("earlier.sha256", "=", "artifact_files.sha256").where(earlier);
+      return not(exists(same.select("earlier.sha256")));
+    })
     .orderBy("sha256")
     .limit(PAGE_ROWS);
   for await (const rows of pages((after) => files.where("sha256", ">", after).execute(), "sha256"))
