@@ -1,12 +1,18 @@
+/** Kysely's dialect of Postgres with the changes that the service needs. */
 import {
   OperatorNode,
+  PostgresIntrospector,
   PostgresDialect,
   PostgresQueryCompiler,
   PrimitiveValueListNode,
+  sql,
   ValueListNode,
   type BinaryOperationNode,
+  type DatabaseIntrospector,
+  type Kysely,
   type PostgresPool,
   type QueryCompiler,
+  type TableMetadata,
 } from "kysely";
 
 /** Compiler that accepts empty lists: `in ()`, which Postgres rejects, is false, and `not in ()` is true, as in SQLite. */
@@ -20,6 +26,25 @@ class Compiler extends PostgresQueryCompiler {
   }
 }
 
+/**
+ * Introspector that lists the names of the tables of the current schema. Kysely's reads the columns of all schemas, and fails if another
+ * service creates or drops its schema meanwhile.
+ */
+class Introspector extends PostgresIntrospector {
+  readonly #db: Kysely<unknown>;
+
+  constructor(db: Kysely<unknown>) {
+    super(db);
+    this.#db = db;
+  }
+
+  override async getTables(): Promise<TableMetadata[]> {
+    const { rows } = await sql<{ schema: string; name: string }>`
+      select schemaname as schema, tablename as name from pg_tables where schemaname = current_schema()`.execute(this.#db);
+    return rows.map((row) => ({ ...row, isView: false, isForeign: false, columns: [] }));
+  }
+}
+
 /** Dialect of the service's Postgres stores. */
 export class ServicePostgresDialect extends PostgresDialect {
   constructor(pool: PostgresPool) {
@@ -28,5 +53,9 @@ export class ServicePostgresDialect extends PostgresDialect {
 
   override createQueryCompiler(): QueryCompiler {
     return new Compiler();
+  }
+
+  override createIntrospector(db: Kysely<unknown>): DatabaseIntrospector {
+    return new Introspector(db);
   }
 }
