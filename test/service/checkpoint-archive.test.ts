@@ -13,6 +13,7 @@ import {
   testBase,
   type TestService,
   UNKNOWN_ID,
+  statePath,
 } from "./support.ts";
 
 async function library({ service }: TestService) {
@@ -53,7 +54,7 @@ test("downloads the trained weights with the files of the base model", async () 
   await checkpoint!.download(target);
   const ofBase = (await readdir(base)).filter((name) => name !== "model.safetensors");
   expect((await readdir(target)).toSorted()).toEqual([...ofBase, "checkpoint.json", "model.safetensors"].toSorted());
-  const state = join(service.service.dataDir, "checkpoints", id, "1");
+  const state = statePath(service.service.dataDir, id, 1);
   expect(await readdir(state)).toContain("optimizer.safetensors");
   expect(await readFile(join(target, "model.safetensors"))).toEqual(await readFile(join(state, "model.safetensors")));
   expect(await readFile(join(target, "tokenizer.json"))).toEqual(await readFile(join(base, "tokenizer.json")));
@@ -137,7 +138,7 @@ test("completes a started download of a deleted checkpoint", async () => {
   const { id } = await createModel(service);
   for (let step = 0; step < 2; step++) await finishedEvents(service, await startRlJob(service, id));
   const path = `${MODELS}/${id}/checkpoints`;
-  const expected = await readFile(join(service.service.dataDir, "checkpoints", id, "1", "model.safetensors"));
+  const expected = await readFile(join(statePath(service.service.dataDir, id, 1), "model.safetensors"));
   const response = await fetch(`${service.service.url}${path}/1/archive`, {
     headers: { authorization: `Bearer ${service.service.apiKey}` },
   });
@@ -183,7 +184,7 @@ test("starts a model from a checkpoint's weights, and from its moments on reques
   const service = await startTestService();
   const { id } = await createModel(service);
   for (let step = 0; step < 2; step++) await finishedEvents(service, await startRlJob(service, id));
-  const state = (model: string, step: number) => join(service.service.dataDir, "checkpoints", model, String(step));
+  const state = (model: string, step: number) => statePath(service.service.dataDir, model, step);
   const client = await library(service);
   const fork = await client.models.create({ project: "demo", name: "fork", baseModel: "tiny", from: "local/demo/reverse:step1" });
   expect((await readdir(state(fork.id, 0))).toSorted()).toEqual(["model.safetensors", "state.json"]);

@@ -1,8 +1,8 @@
 import { readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { deferred } from "../../src/base/util/deferred.ts";
-import { createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, type TestService } from "./support.ts";
+import { createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, type TestService, statePath } from "./support.ts";
 
 async function train(service: TestService, modelId: string, times: number): Promise<void> {
   for (let index = 0; index < times; index++) {
@@ -43,7 +43,7 @@ test("reports unknown steps of a deletion, and never reuses a step number", asyn
   const path = `${MODELS}/${id}/checkpoints`;
   expect(await service.ok("DELETE", path, { steps: [1, 3, 3, 9] })).toEqual({ deleted_count: 2, not_found_steps: [9] });
   expect(await service.ok("DELETE", path, { steps: [1] })).toEqual({ deleted_count: 0, not_found_steps: [1] });
-  expect(await readdir(join(service.service.dataDir, "checkpoints", id))).toEqual(["2"]);
+  expect(await readdir(join(service.service.dataDir, "checkpoints", id))).toEqual([basename(statePath(service.service.dataDir, id, 2))]);
   await train(service, id, 1);
   expect((await service.ok("GET", path)).data.map((one: { step: number }) => one.step)).toEqual([0, 2, 4]);
   for (const body of [{}, { steps: ["1"] }, { steps: [-1] }, { steps: [1], all: true }])
@@ -100,8 +100,8 @@ test("keeps the optimizer state of the newest checkpoint only", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await train(service, id, 2);
-  const root = join(service.service.dataDir, "checkpoints", id);
+  const namesOf = async (step: number) => (await readdir(statePath(service.service.dataDir, id, step))).sort();
   // Dropped after the commit that anybody can see.
-  await vi.waitFor(async () => expect((await readdir(join(root, "1"))).sort()).toEqual(["model.safetensors", "state.json"]));
-  expect((await readdir(join(root, "2"))).sort()).toEqual(["model.safetensors", "optimizer.safetensors", "state.json"]);
+  await vi.waitFor(async () => expect(await namesOf(1)).toEqual(["model.safetensors", "state.json"]));
+  expect(await namesOf(2)).toEqual(["model.safetensors", "optimizer.safetensors", "state.json"]);
 });

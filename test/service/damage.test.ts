@@ -17,7 +17,9 @@ import {
   uploadArtifact,
   type Answer,
   type TestService,
+  statePath,
 } from "./support.ts";
+import { onSqlite } from "../support/postgres.ts";
 
 const CHAT = "/v1/chat/completions";
 
@@ -41,7 +43,7 @@ async function trained(settings: object = {}) {
   const { id } = await createModel(service);
   const job = await service.ok("POST", RL_JOBS, { ...rlBody(id), ...settings });
   await finishedEvents(service, job.id);
-  return { ...given, service, modelId: id, jobId: job.id as string, state: join(given.dataDir, "checkpoints", id, "1") };
+  return { ...given, service, modelId: id, jobId: job.id as string, state: statePath(given.dataDir, id, 1) };
 }
 
 function expectDamage({ status, body }: Answer, given: { readonly dataDir: string; readonly message: RegExp }): void {
@@ -175,6 +177,7 @@ function loggedDamage({ log }: TestService): string[] {
 }
 
 test("the background verification logs rotten, missing and unread files, and skips the files of a damaged row", async () => {
+  onSqlite();
   const { dataDir, start, service: first, state, jobId } = await trained({ experimental_config: { token_report: true } });
   await uploadArtifact(first, { "train.jsonl": chatLines(3) });
   await createModel(first, "other");
@@ -202,7 +205,7 @@ test("the background verification reads no faster than its rate, and ends with t
   const { id } = await createModel(first);
   await finishedEvents(first, await startRlJob(first, id));
   await first.service.close();
-  const state = join(given.dataDir, "checkpoints", id, "1");
+  const state = statePath(given.dataDir, id, 1);
   for (const name of ["model.safetensors", "optimizer.safetensors", "state.json"]) await rot(join(state, name));
   const service = await given.start();
   await expect.poll(() => loggedDamage(service), { timeout: 20_000 }).toHaveLength(1);
@@ -257,6 +260,7 @@ test("damaged groups and damaged progress fail the job that uses them", async ()
 });
 
 test("records the digests of a checkpoint without digests at its first use", async () => {
+  onSqlite();
   const { dataDir, start, state, service: first } = await trained();
   await first.service.close();
   const database = await openConnection(join(dataDir, "whetstone.db"), 1000);
@@ -273,6 +277,7 @@ test("records the digests of a checkpoint without digests at its first use", asy
 });
 
 test("answers 500 for an unreadable checkpoint without digests", async () => {
+  onSqlite();
   const { dataDir, start, state, service: first } = await trained();
   await first.service.close();
   const database = await openConnection(join(dataDir, "whetstone.db"), 1000);

@@ -3,7 +3,7 @@ import { startService } from "whetstone/service";
 import { variedScript } from "./fine-tuning/varied-script.ts";
 import { createScriptedEngine, type ScriptedEngineOptions } from "whetstone/testing";
 
-const [dataDir, bases, call = "optimStep", number = "2"] = process.argv.slice(2) as [string, string, string?, string?];
+const [dataDir, bases, call = "optimStep", number = "2", database = ""] = process.argv.slice(2) as [string, string, ...string[]];
 let calls = 0;
 const engine = createScriptedEngine({
   bases: JSON.parse(bases) as NonNullable<ScriptedEngineOptions["bases"]>,
@@ -14,5 +14,5 @@ const engine = createScriptedEngine({
     await new Promise(() => undefined);
   },
 });
-const { url, apiKey } = await startService({ dataDir, engine, limits: { commitEverySteps: 3 } });
+const { url, apiKey } = await startService({ dataDir, engine, database, limits: { commitEverySteps: 3, jobLeaseMs: 2000 } });
 process.stdout.write(`${JSON.stringify({ url, apiKey })}\n`);

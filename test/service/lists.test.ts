@@ -3,7 +3,7 @@ import { linkSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/index.ts";
-import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, UNKNOWN_ID, uploadArtifact } from "./support.ts";
+import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, UNKNOWN_ID, uploadArtifact, statePath } from "./support.ts";
 
 async function start() {
   const server = await startTestService();
@@ -31,7 +31,7 @@ test("lists trainable models newest first, with the number and size of their che
   expect(await service.models.listTrainable({ name: "first", project: "demo", entity: "local" })).toEqual([models[1]]);
   expect(await service.models.listTrainable({ project: "other" })).toEqual([]);
   // Step 1 gets the weights of step 2 as a hard link, as a model that starts from a checkpoint does.
-  const weights = (step: number) => join(server.service.dataDir, "checkpoints", id, String(step), "model.safetensors");
+  const weights = (step: number) => join(statePath(server.service.dataDir, id, step), "model.safetensors");
   rmSync(weights(1));
   linkSync(weights(2), weights(1));
   const shared = (await service.checkpoints.list(id)).reduce((sum, { bytes }) => sum + (bytes ?? 0), 0);

@@ -1,7 +1,11 @@
 import { cp, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { chatLines, createModel, finishedEvents, MODELS, restartable, startRlJob, uploadArtifact } from "./support.ts";
+import { onSqlite } from "../support/postgres.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 /** Creates the directory of a stopped service with a trained model and an artifact, and lists its files. */
 async function filled() {

@@ -2,10 +2,11 @@ import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
 import { builtProgram } from "../support/built-program.ts";
+import { testDatabase } from "../support/postgres.ts";
 import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import {
   ARTIFACTS,
@@ -22,13 +23,14 @@ import {
   startTestService,
   uploadArtifact,
   type TestService,
+  statePath,
 } from "./support.ts";
 
 const STEPS = 10;
 
 /** Weights of a model's newest checkpoint, byte for byte. */
 async function weights(dataDir: string, modelId: string, step: number): Promise<string> {
-  return (await readFile(join(dataDir, "checkpoints", modelId, String(step), "model.safetensors"))).toString("hex");
+  return (await readFile(join(statePath(dataDir, modelId, step), "model.safetensors"))).toString("hex");
 }
 
 /** Holds the engine at the n-th optimizer step until the service goes down. */
@@ -147,7 +149,7 @@ test("removes incomplete files at the start and moves other unknown files to the
   const left = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name).slice(dataDir.length + 1));
   for (const path of [...useless, ...unmentioned]) expect(left).not.toContain(path);
   expect(await readdir(join(dataDir, "checkpoints"))).toEqual([modelId]);
-  expect(await readdir(join(dataDir, "checkpoints", modelId))).toEqual(["1"]);
+  expect(await readdir(join(dataDir, "checkpoints", modelId))).toEqual([basename(statePath(dataDir, modelId, 1))]);
   const sft = await second.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url });
   expect((await finishedEvents(second, sft.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
 });
@@ -155,7 +157,7 @@ test("removes incomplete files at the start and moves other unknown files to the
 test("keeps every acknowledged change after kill -9", async () => {
   const { bases, dataDir, start } = await restartable();
   const script = await builtProgram(new URL("held-service.ts", import.meta.url));
-  const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases)], {
+  const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases), "optimStep", "2", testDatabase(dataDir).database ?? ""], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exited = once(child, "exit");

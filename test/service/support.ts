@@ -1,4 +1,5 @@
 /** A whole service on port 0 with the scripted engine, and small values to send to it. */
+import { existsSync, readdirSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -99,6 +100,13 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
       return answer.body;
     },
   };
+}
+
+/** Directory of a checkpoint. On Postgres, its name ends with the fencing token of the job that made it. */
+export function statePath(dataDir: string, modelId: string, step: number): string {
+  const parent = join(dataDir, "checkpoints", modelId);
+  const names = existsSync(parent) ? readdirSync(parent) : [];
+  return join(parent, names.find((name) => name.replace(/-\d+$/u, "") === String(step)) ?? String(step));
 }
 
 export const MODELS = "/v1/preview/models";

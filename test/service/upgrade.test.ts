@@ -5,13 +5,17 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { unpackTar as readTar } from "modern-tar";
 import { unpackTar } from "modern-tar/fs";
-import { expect, onTestFinished, test } from "vitest";
+import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { startService, type RunningService } from "../../src/service/index.ts";
 import { createSessionKey, hashSessionKey } from "../../src/service/sessions/keys.ts";
 import { openConnection } from "../../src/service/store/connection.ts";
 import { MIGRATIONS } from "../../src/service/store/migrations.ts";
 import { verifyDataDirectory } from "../../src/service/stored-files/verify.ts";
 import { ARTIFACTS, chatLines, MODELS, RL_JOBS, SFT_JOBS, temporaryDirectory } from "./support.ts";
+import { onSqlite } from "../support/postgres.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 /** Data directories made by the code of their time, with `fixtures/make-data-directory.ts`; named after their newest migration. */
 const FIXTURES = join(import.meta.dirname, "fixtures");

@@ -8,17 +8,27 @@ import { userInfo } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { messageOf } from "../../src/base/util/values.ts";
+import { openConnection } from "../../src/service/store/connection.ts";
 import { openPostgres } from "../../src/service/store/postgres.ts";
 import { createPool } from "../../src/service/store/postgres-pool.ts";
 import { parsePostgresUrl } from "../../src/service/store/postgres-url.ts";
 import { openStore } from "../../src/service/store/sqlite.ts";
 import type { Store } from "../../src/service/store/tables.ts";
 
-/** Database of all tests of the service; undefined = SQLite. */
+/** Database of the tests of the service; undefined = SQLite. */
 const chosen = process.env["WHETSTONE_TEST_DATABASE"] || undefined;
+let isSqlite = false;
 
-/** Whether the tests of the service run on Postgres. */
-export const isOnPostgres = chosen !== undefined;
+/** Whether the service of the current test runs on Postgres. */
+export function isOnPostgres(): boolean {
+  return chosen !== undefined && !isSqlite;
+}
+
+/** Runs the services of the current test on SQLite in any case, because the test reads or changes the files of SQLite. */
+export function onSqlite(): void {
+  isSqlite = true;
+  onTestFinished(() => void (isSqlite = false));
+}
 
 /** Returns the addresses to try: the chosen one, or databases on the usual port. */
 function candidates(): string[] {
@@ -73,20 +83,35 @@ export function postgresUrl(): string {
 
 /** Returns the address of a schema that the end of the test drops. */
 export function temporarySchema(name: string = randomUUID()): string {
+  const { schema, url } = schemaOf(name);
+  onTestFinished(async () => void (await queryPostgres(postgresUrl(), `drop schema if exists ${schema} cascade`)));
+  return url;
+}
+
+function schemaOf(name: string): { readonly schema: string; readonly url: string } {
   const schema = `test_${createHash("sha256").update(name).digest("hex").slice(0, 20)}`;
   const url = new URL(postgresUrl());
-  onTestFinished(async () => void (await queryPostgres(url.href, `drop schema if exists ${schema} cascade`)));
-  const withSchema = new URL(url);
-  withSchema.searchParams.set("schema", schema);
-  return withSchema.href;
+  url.searchParams.set("schema", schema);
+  return { schema, url: url.href };
+}
+
+/** Returns the rows of a query on the database of a test service that is running on a data directory. */
+export async function queryTestStore(dataDir: string, sql: string): Promise<unknown[]> {
+  if (isOnPostgres()) return queryPostgres(schemaOf(dataDir).url, sql);
+  const connection = await openConnection(join(dataDir, "whetstone.db"), 1000, { isReadOnly: true });
+  try {
+    return connection.prepare(sql).all();
+  } finally {
+    connection.close();
+  }
 }
 
 /** Returns the option `database` of a test service on a data directory: undefined for SQLite. */
 export function testDatabase(dataDir: string): { readonly database?: string } {
-  return isOnPostgres ? { database: temporarySchema(dataDir) } : {};
+  return isOnPostgres() ? { database: temporarySchema(dataDir) } : {};
 }
 
 /** Opens the database of a test service on a data directory. Close it with `destroy()`. */
 export function openTestStore(dataDir: string): Promise<Store> {
-  return isOnPostgres ? openPostgres(temporarySchema(dataDir)) : openStore(join(dataDir, "whetstone.db"));
+  return isOnPostgres() ? openPostgres(temporarySchema(dataDir)) : openStore(join(dataDir, "whetstone.db"));
 }

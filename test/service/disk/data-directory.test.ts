@@ -1,12 +1,16 @@
 import { execFileSync } from "node:child_process";
 import { chmod, mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ConfigError } from "../../../src/base/errors.ts";
 import { startService } from "../../../src/service/index.ts";
 import { createScriptedEngine } from "../../../src/testing/index.ts";
 import { createSession } from "../sessions/support.ts";
 import { ARTIFACTS, createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, temporaryDirectory } from "../support.ts";
+import { onSqlite } from "../../support/postgres.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 afterEach(() => vi.unstubAllEnvs());
 

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import type OpenAI from "openai";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { deferred } from "../../../src/base/util/deferred.ts";
-import { openConnection } from "../../../src/service/store/connection.ts";
+import { queryTestStore } from "../../support/postgres.ts";
 import type { ScriptedEngineOptions } from "../../../src/testing/index.ts";
-import { chatLines, restartable, RL_JOBS, startTestService, type TestService } from "../support.ts";
+import { chatLines, restartable, RL_JOBS, startTestService, type TestService, statePath } from "../support.ts";
 import { clientOf, createJob, eventsOf, finished, supervised, upload } from "./support.ts";
 
 /** An engine whose optimizer step stops at these numbers until `release`. */
@@ -32,17 +32,12 @@ function holds(...numbers: readonly number[]) {
 /** Weights of the final checkpoint of a job, byte for byte. */
 async function weights({ ok, service }: TestService, trainingJobId: string): Promise<string> {
   const { model_id: modelId, step } = await ok("GET", `${RL_JOBS}/${trainingJobId}`);
-  return (await readFile(join(service.dataDir, "checkpoints", modelId, String(step), "model.safetensors"))).toString("hex");
+  return (await readFile(join(statePath(service.dataDir, modelId, step), "model.safetensors"))).toString("hex");
 }
 
 /** Whether the database has a paused job. */
 async function hasPausedJob({ service: { dataDir } }: TestService): Promise<boolean> {
-  const database = await openConnection(join(dataDir, "whetstone.db"), 1000, { isReadOnly: true });
-  try {
-    return database.prepare("SELECT id FROM jobs WHERE is_paused = 1").all().length > 0;
-  } finally {
-    database.close();
-  }
+  return (await queryTestStore(dataDir, "SELECT id FROM jobs WHERE is_paused = 1")).length > 0;
 }
 
 const settings = { seed: 3, method: supervised({ batch_size: 1, n_epochs: 2 }), examples: 4 } as const;

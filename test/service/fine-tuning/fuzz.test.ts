@@ -2,10 +2,14 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { openConnection } from "../../../src/service/store/connection.ts";
 import { chatLines, startTestService, type Answer, type TestService } from "../support.ts";
 import { clientOf, upload } from "./support.ts";
+import { onSqlite } from "../../support/postgres.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 /** Mutated requests per kind; `FINE_TUNING_FUZZ_RUNS` asks for another number. @default 60 */
 const RUNS = Number(process.env["FINE_TUNING_FUZZ_RUNS"] ?? 60);

@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import OpenAI from "openai";
 import { expect, test } from "vitest";
 import { builtProgram } from "../../support/built-program.ts";
+import { testDatabase } from "../../support/postgres.ts";
 import { chatLines, restartable, startTestService, type TestService } from "../support.ts";
 import { clientOf, createJob, dpo, finished, pairs, reinforcement, rowsOf, supervised, upload } from "./support.ts";
 import { variedScript } from "./varied-script.ts";
@@ -27,7 +28,12 @@ async function results({ service }: TestService, client: OpenAI, id: string) {
   const root = join(service.dataDir, "checkpoints");
   const files: Record<string, string> = {};
   for (const path of (await readdir(root, { recursive: true })).toSorted()) {
-    const name = path.split("/").slice(1).join("/");
+    // On Postgres, the name of a checkpoint's directory ends with the fencing token.
+    const name = path
+      .split("/")
+      .slice(1)
+      .join("/")
+      .replace(/^(\d+)-\d+\//u, "$1/");
     if (/\.\w+$/u.test(name)) files[name] = (await readFile(join(root, path))).toString("hex");
   }
   return { ...told, files };
@@ -87,11 +93,15 @@ function runOf(method: Method): ReturnType<typeof undisturbed> {
 
 /** Leaves what a job of the method leaves if its service is killed in a call of the engine, and started again. */
 async function killed(method: Method, { verb, number }: Call): Promise<Results> {
-  const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3 } });
+  const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3, jobLeaseMs: 2000 } });
   const script = await builtProgram(new URL("../held-service.ts", import.meta.url));
-  const child = spawn(process.execPath, [script, dataDir, JSON.stringify(bases), verb, String(number)], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const child = spawn(
+    process.execPath,
+    [script, dataDir, JSON.stringify(bases), verb, String(number), testDatabase(dataDir).database ?? ""],
+    {
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
   const exited = once(child, "exit");
   try {
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();

@@ -8,6 +8,7 @@ import { modelDirectory, SIMPLE_TEMPLATE } from "../../tokenizer/fixture.ts";
 import { restartable, startTestService, testBase, type TestService } from "../support.ts";
 import { clientOf, eventsOf, finished, GRADER, reinforcement as method, rowsOf, upload } from "./support.ts";
 import { variedScript } from "./varied-script.ts";
+import { onSqlite } from "../../support/postgres.ts";
 
 const EXACT = {
   type: "string_check",
@@ -197,6 +198,7 @@ describe("a reinforcement job", () => {
   });
 
   it("keeps its files while it is not over, and can be backed up", async () => {
+    onSqlite();
     let release = () => undefined as void;
     const held = new Promise<void>((resolve) => (release = resolve));
     const { client, engine, service } = await started({ engine: { before: ({ verb }) => (verb === "optimStep" ? held : undefined) } });

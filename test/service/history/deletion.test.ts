@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../../src/index.ts";
-import { openTestStore } from "../../support/postgres.ts";
+import { openTestStore, onSqlite } from "../../support/postgres.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
 import { deferred } from "../../../src/base/util/deferred.ts";
 import {
@@ -125,6 +125,7 @@ test("a job that is not over is refused with the advice to cancel it", async () 
 });
 
 test("deletes a token report alone, and the directory stays whole", async () => {
+  onSqlite();
   const { dataDir, start } = await restartable();
   const service = await start();
   const { id: modelId } = await createModel(service);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { KyselyPlugin } from "kysely";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiKeys } from "../../../src/service/keys/api-keys.ts";
-import { openTestStore } from "../../support/postgres.ts";
+import { openTestStore, onSqlite } from "../../support/postgres.ts";
 import { createModel, MODELS, restartable, RL_JOBS, rlBody, startTestService, temporaryDirectory, UNKNOWN_ID } from "../support.ts";
 import { createKey, KEYS } from "./resources.ts";
 
@@ -12,6 +12,7 @@ const CHAT = "/v1/chat/completions";
 const hello = (model: string) => ({ model, messages: [{ role: "user", content: "hello" }], max_tokens: 2 });
 
 test("a key is shown once and stored as a hash; no list, log or file has its secret", async () => {
+  onSqlite();
   const service = await startTestService();
   const { call, ok, log, service: running } = service;
   const created = await ok("POST", KEYS, { name: "agents", entity: "acme", scopes: ["sample"], expires_in_seconds: 60 });

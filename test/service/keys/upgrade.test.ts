@@ -3,10 +3,14 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { unpackTar } from "modern-tar/fs";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { openConnection } from "../../../src/service/store/connection.ts";
 import { openStore } from "../../../src/service/store/sqlite.ts";
 import { temporaryDirectory } from "../support.ts";
+import { onSqlite } from "../../support/postgres.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 test("the migration gives rows the entity of their model or artifact, and keeps stored responses to idempotency keys", async () => {
   const dataDir = await temporaryDirectory();

@@ -8,7 +8,7 @@ import { createTokenizers } from "../../../src/service/models/tokenizers.ts";
 import { openDataDirectory } from "../../../src/service/disk/data-directory.ts";
 import { Policies } from "../../../src/service/models/policies.ts";
 import { revisionOf } from "../../../src/service/store/database.ts";
-import { openTestStore } from "../../support/postgres.ts";
+import { openTestStore, onSqlite } from "../../support/postgres.ts";
 import { ALL_ROWS } from "../../../src/service/store/visibility.ts";
 import { createStoredFiles } from "../../../src/service/stored-files/stored-files.ts";
 import { createScriptedEngine, type ScriptedEngineOptions } from "../../../src/testing/index.ts";
@@ -184,6 +184,7 @@ test.each([
 });
 
 test("caches a name until the store changes", async () => {
+  onSqlite();
   const { store, policies } = await setUp({ steps: 2 });
   const found = async (): Promise<number | null> => {
     const lease = await policies.resolvePolicy("e/p/n", ALL_ROWS);

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { openConnection } from "../../../src/service/store/connection.ts";
 import { startTestService, temporaryDirectory } from "../support.ts";
 import { ask, CHAT, chunksOf, createSession, heldService, samples, SESSIONS, user } from "./support.ts";
+import { onSqlite } from "../../support/postgres.ts";
 
 /** Returns text, token ids and finish reason of a stream by choice. */
 function ofChoices(text: string): object {
@@ -178,6 +179,7 @@ test("a request over the remaining budget waits until another request has ended,
 });
 
 test("a session whose end cannot be stored still samples its requests", async () => {
+  onSqlite();
   const dataDir = await temporaryDirectory();
   await (await startTestService({ dataDir })).service.close();
   const database = await openConnection(join(dataDir, "whetstone.db"), 1000);

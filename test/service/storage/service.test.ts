@@ -6,7 +6,7 @@ import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
 import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
 import { openBucket, type S3Bucket } from "../../../src/service/storage/s3/bucket.ts";
-import { missingPostgres, temporarySchema } from "../../support/postgres.ts";
+import { missingPostgres, temporarySchema, onSqlite } from "../../support/postgres.ts";
 import { startS3, whyNoS3 } from "../../support/s3-server.ts";
 import { startProxy } from "../../support/tcp-proxy.ts";
 import {
@@ -84,6 +84,7 @@ async function filesOf(bucket: S3Bucket): Promise<string[]> {
 
 describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === null ? "" : ` (${whyNoS3})`}`, () => {
   test("serves every file and trains on from an empty data directory with the database, and removes deleted files", async () => {
+    onSqlite();
     const storage = (await startS3()).newUrl();
     const bases = await testBase();
     const first = await startTestService({ storage, engine: { bases } });
@@ -170,6 +171,7 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
   });
 
   test("replaces a damaged copy, and reports a damaged or missing object", async () => {
+    onSqlite();
     const storage = (await startS3()).newUrl();
     const service = await startTestService({ storage });
     const version = await service.ok("POST", ARTIFACTS, { project: "demo", name: "data" });
@@ -188,6 +190,7 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
   });
 
   test("moves to another storage, and to a folder, with a backup", async () => {
+    onSqlite();
     const s3 = await startS3();
     const bases = await testBase();
     const first = await startTestService({ storage: s3.newUrl(), engine: { bases } });
@@ -209,6 +212,7 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
   });
 
   test("rejects settings that cannot work, before anything is written", async () => {
+    onSqlite();
     const s3 = await startS3();
     const storage = s3.newUrl();
     const start = (options: Parameters<typeof startTestService>[0]) => startTestService(options);

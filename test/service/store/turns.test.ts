@@ -30,7 +30,7 @@ test("recorded turns are counted, keep values that are cached by revision, and a
   expect(await getSession(store, id)).toMatchObject({ requests: 2, tokens: 12, last_seq: 2 });
   expect((await deliveredTurns(store, id)).map(({ request }) => request)).toEqual(['{"seq":1}', '{"seq":2}']);
   expect(await store.selectFrom("session_turns").selectAll().execute()).toHaveLength(2);
-  if (!isOnPostgres) expect(revisionOf(store)).toBe(before);
+  if (!isOnPostgres()) expect(revisionOf(store)).toBe(before);
 });
 
 test("a transaction of turns that fails records none of them, and the next one succeeds", async () => {

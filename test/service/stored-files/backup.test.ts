@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdir, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
-import { expect, onTestFinished, test } from "vitest";
+import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { openConnection, lockFile } from "../../../src/service/store/connection.ts";
 import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
@@ -22,6 +22,10 @@ import {
   testBase,
   uploadArtifact,
 } from "../support.ts";
+import { onSqlite } from "../../support/postgres.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 const INTACT = { missing: [], damaged: [], unknown: [], unreferenced: [] };
 

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { openConnection } from "../../../src/service/store/connection.ts";
 import { backUp } from "../../../src/service/stored-files/backup.ts";
 import { restore } from "../../../src/service/stored-files/restore.ts";
@@ -22,6 +22,10 @@ import {
   testBase,
   uploadArtifact,
 } from "../support.ts";
+import { onSqlite } from "../../support/postgres.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 /** Number of mutated backups; `WHETSTONE_MUTATIONS` sets more. */
 const MUTATIONS = Number(process.env["WHETSTONE_MUTATIONS"] ?? 9);
