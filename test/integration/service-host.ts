@@ -12,6 +12,8 @@ export interface HostSettings {
    * the first), or in the first pass of a policy loss. No later line of the job's code runs. @default nowhere
    */
   readonly haltAt?: number | "policy-pass";
+  /** Address of a Postgres database that several processes share, each with leases of 1.5 s. @default SQLite */
+  readonly database?: string;
 }
 
 /** The embedded engine, except that training halts. */
@@ -45,12 +47,13 @@ async function haltingEngine(threads: number | undefined, haltAt: number | "poli
 }
 
 const [dataDir = "", port = "0", settings = "{}"] = process.argv.slice(2);
-const { threads, haltAt } = JSON.parse(settings) as HostSettings;
+const { threads, haltAt, database } = JSON.parse(settings) as HostSettings;
 // Commits are frequent, so that a kill lands before, in and after some of them.
 const { url, apiKey } = await startService({
   dataDir,
   port: Number(port),
-  limits: { commitEverySteps: 4 },
+  limits: { commitEverySteps: 4, jobLeaseMs: 1500 },
+  ...(database === undefined ? {} : { database }),
   ...(haltAt === undefined ? { trainerThreads: threads } : { engine: await haltingEngine(threads, haltAt) }),
 });
 process.stdout.write(`${JSON.stringify({ url, apiKey })}\n`);
