@@ -228,6 +228,7 @@ test("a damaged or missing token report fails naming the job", async () => {
 });
 
 test("damaged groups and damaged progress fail the job that uses them", async () => {
+  onSqlite();
   const { dataDir, bases, start } = await restartable({ limits: { commitEverySteps: 2 } });
   let steps = 0;
   let reach: () => void = () => undefined;

@@ -21,6 +21,7 @@ import {
   chatLines,
   type TestService,
 } from "./support.ts";
+import { onSqlite } from "../support/postgres.ts";
 
 const CHAT = "/v1/chat/completions";
 const limits = { minFreeBytes: 512 * 1024 };
@@ -66,6 +67,7 @@ test("answers a repeated idempotent request on a low disk", async () => {
 });
 
 test.skipIf(!canMount)("answers writes on a full disk with 507, stores nothing, and accepts deletions", async () => {
+  onSqlite();
   const disk = await smallDisk(16);
   const service = await startTestService({ dataDir: disk.path, limits });
   const model = await trained(service);

@@ -15,7 +15,7 @@ import { BlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { prepareOrigin, type NewModel, type OriginContext } from "../../src/service/checkpoints/origin.ts";
 import { Holds } from "../../src/base/util/leases.ts";
 import { openDataDirectory } from "../../src/service/disk/data-directory.ts";
-import { openTestStore } from "../support/postgres.ts";
+import { openTestStore, onSqlite } from "../support/postgres.ts";
 import { createScriptedEngine } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "./support.ts";
 
@@ -103,6 +103,7 @@ test("copies the moments of a fork on request", async () => {
 });
 
 test("answers with a conflict if the moments are removed while they are copied", async () => {
+  onSqlite();
   const { context, state, modelId, checkpointId, fork } = await forkable();
   const { store } = context;
   // An unpin and the end of a job change first the row, then the file.
@@ -117,6 +118,7 @@ test("answers with a conflict if the moments are removed while they are copied",
 });
 
 test("answers not found if the checkpoint is deleted while it is copied", async () => {
+  onSqlite();
   const { context, state, modelId, checkpointId, fork } = await forkable();
   const { store, directory } = context;
   const deleted = interrupted(context, () => {

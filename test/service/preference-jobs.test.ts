@@ -2,6 +2,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Row } from "../../src/engine/port.ts";
+import { onSqlite } from "../support/postgres.ts";
 import { verifyDataDirectory } from "../../src/service/stored-files/verify.ts";
 import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import {
@@ -262,6 +263,7 @@ test.each([
   ["reads the stored reference values", false],
   ["computes damaged reference values again", true],
 ])("a job that is interrupted %s, and ends as without interruption", async (_, isDamaged) => {
+  onSqlite();
   const config = { batch_size: 1, learning_rate: 0.01, beta: 0.5 };
   const calm = await startTestService({ limits: { commitEverySteps: 2 } });
   const lines = { "train.jsonl": preferenceLines(5) };

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { deferred } from "../../src/base/util/deferred.ts";
 import { missingPostgres, temporarySchema } from "../support/postgres.ts";
-import { startProxy } from "../support/postgres-proxy.ts";
+import { startPostgresProxy } from "../support/postgres-proxy.ts";
 import { createModel, finishedEvents, MODELS, RL_JOBS, startRlJob, startTestService, temporaryDirectory } from "./support.ts";
 
 type Before = NonNullable<NonNullable<Parameters<typeof startTestService>[0]>["engine"]>["before"];
@@ -42,15 +42,12 @@ describe.skipIf(missingPostgres !== null)(
 
     test("a process that cannot reach the database loses its job to the other one, and cannot commit it", async () => {
       const { dataDir, schema } = await shared();
-      const address = new URL(schema);
-      const proxy = await startProxy({ host: address.hostname, port: Number(address.port || 5432) });
-      address.port = String(proxy.port);
-      address.searchParams.set("query_timeout", "1000");
+      const { proxy, database } = await startPostgresProxy(schema, { query_timeout: "1000" });
       const [isIn, release] = [deferred<void>(), deferred<void>()];
       const limits = { jobLeaseMs: 3000 };
       const one = await startTestService({
         dataDir,
-        database: address.href,
+        database,
         limits,
         engine: {
           before: async ({ verb }) => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { sql } from "kysely";
 import { expect, test, vi } from "vitest";
 import { EngineError } from "../../src/base/errors.ts";
-import { openTestStore } from "../support/postgres.ts";
+import { openTestStore, onSqlite } from "../support/postgres.ts";
 import { deferred } from "../../src/base/util/deferred.ts";
 import { canMount, smallDisk } from "../support/small-disk.ts";
 import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, temporaryDirectory, type TestService } from "./support.ts";
@@ -51,6 +51,7 @@ test("logs when a job's files cannot be removed, and runs the next job", async (
 });
 
 test("logs when a job's end cannot be recorded, and runs the next job", async () => {
+  onSqlite();
   const { service, first } = await twoJobs(async (dataDir) => {
     const store = await openTestStore(dataDir);
     await sql`CREATE TRIGGER broken BEFORE INSERT ON job_events WHEN NEW.type = 'training_failed' AND NEW.data NOT LIKE '%"cancelled":true%'

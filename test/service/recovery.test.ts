@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
 import { builtProgram } from "../support/built-program.ts";
-import { testDatabase } from "../support/postgres.ts";
+import { testDatabase, onSqlite } from "../support/postgres.ts";
 import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import {
   ARTIFACTS,
@@ -55,6 +55,7 @@ async function startSft(service: TestService): Promise<{ modelId: string; jobId:
 }
 
 test("resumes an SFT job from its last commit after a restart, with the same weights and no duplicate event", async () => {
+  onSqlite();
   const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3 } });
   const undisturbed = await startTestService({ engine: { bases } });
   const expected = await startSft(undisturbed);
@@ -115,6 +116,7 @@ test("completes a job after more restarts than `maxJobAttempts`", async () => {
 });
 
 test("removes incomplete files at the start and moves other unknown files to the quarantine", async () => {
+  onSqlite();
   const { dataDir, start } = await restartable();
   const first = await start();
   const { id: modelId } = await createModel(first);

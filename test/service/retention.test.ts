@@ -23,6 +23,7 @@ import {
   PREFERENCE_JOBS,
   preferenceLines,
   uploadArtifact,
+  statePath,
 } from "./support.ts";
 
 async function train(service: TestService, modelId: string, config: object = {}): Promise<void> {
@@ -34,14 +35,14 @@ const stepsOf = async ({ ok }: TestService, modelId: string): Promise<number[]> 
   (await ok("GET", `${MODELS}/${modelId}/checkpoints`)).data.map(({ step }: { step: number }) => step);
 
 const filesOf = async ({ service }: TestService, modelId: string, step: number): Promise<string[]> =>
-  (await readdir(join(service.dataDir, "checkpoints", modelId, String(step)))).toSorted();
+  (await readdir(statePath(service.dataDir, modelId, step))).toSorted();
 
 const WEIGHTS = ["model.safetensors", "state.json"];
 const WITH_MOMENTS = ["model.safetensors", "optimizer.safetensors", "state.json"];
 
 /** Bytes of a checkpoint with moments, and of one without. */
 async function sizes(service: TestService, modelId: string, step: number): Promise<{ readonly whole: number; readonly weights: number }> {
-  const path = join(service.service.dataDir, "checkpoints", modelId, String(step));
+  const path = statePath(service.service.dataDir, modelId, step);
   const bytes = async (names: readonly string[]) =>
     (await Promise.all(names.map(async (name) => (await stat(join(path, name))).size))).reduce((sum, size) => sum + size, 0);
   return { whole: await bytes(WITH_MOMENTS), weights: await bytes(WEIGHTS) };
@@ -72,7 +73,7 @@ test("keeps the optimizer state of the newest and of pinned checkpoints", async 
   expect(await service.ok("DELETE", path, { steps: [2, 3] })).toMatchObject({ deleted_count: 2 });
   await train(service, id);
   const created = service.engine.calls.findLast((call) => call.verb === "createModel")?.detail as { from: string };
-  expect(created.from).toBe(join(service.service.dataDir, "checkpoints", id, "1"));
+  expect(created.from).toBe(statePath(service.service.dataDir, id, 1));
   expect(service.engine.calls.some((call) => call.verb === "resetOptimizer")).toBe(false);
   expect(await service.ok("DELETE", `${path}/1/pin`)).toMatchObject({ step: 1, pinned: false });
   expect(await filesOf(service, id, 1)).toEqual(WEIGHTS);
@@ -95,8 +96,10 @@ test("deletes the oldest checkpoints over the budget, never a model's newest, a 
   await train(service, id);
   await expect.poll(() => stepsOf(service, id)).toEqual([0, 2, 4, 5]);
   await expect
-    .poll(() => readdir(join(service.service.dataDir, "checkpoints", id)).then((names) => names.toSorted()))
-    .toEqual(["2", "4", "5"]);
+    .poll(() =>
+      readdir(join(service.service.dataDir, "checkpoints", id)).then((names) => names.map((name) => Number.parseInt(name, 10)).toSorted()),
+    )
+    .toEqual([2, 4, 5]);
   const warnings = () => service.log.filter(({ level }) => level === "warn").map(({ message }) => message);
   expect(warnings()).toEqual([]);
   // Another model's newest counts, and is safe.

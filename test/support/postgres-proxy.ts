@@ -22,7 +22,7 @@ export interface TcpProxy {
 }
 
 /** Starts a proxy that ends with the test. */
-export async function startProxy(target: { readonly host: string; readonly port: number }): Promise<TcpProxy> {
+async function startProxy(target: { readonly host: string; readonly port: number }): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
     const upstream = connect(target);
@@ -76,4 +76,17 @@ export async function startProxy(target: { readonly host: string; readonly port:
     server.close();
   });
   return proxy;
+}
+
+/** Starts a proxy in front of a Postgres server. Returns it with the address through it, to which `parameters` are added. */
+export async function startPostgresProxy(
+  url: string,
+  parameters: Readonly<Record<string, string>> = {},
+): Promise<{ readonly proxy: TcpProxy; readonly database: string }> {
+  const address = new URL(url);
+  const proxy = await startProxy({ host: address.hostname, port: Number(address.port || 5432) });
+  address.hostname = "127.0.0.1";
+  address.port = String(proxy.port);
+  for (const [name, value] of Object.entries(parameters)) address.searchParams.set(name, value);
+  return { proxy, database: address.href };
 }

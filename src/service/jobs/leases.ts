@@ -5,7 +5,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { ServiceLogger } from "../common/logger.ts";
-import { currentMs, isShared } from "../store/database.ts";
+import { currentMs, isShared, lockRows } from "../store/database.ts";
 import { nextLiveJob } from "../store/jobs.ts";
 import { messageOf } from "../../base/util/values.ts";
 import type { JobRow, Store } from "../store/tables.ts";
@@ -24,12 +24,13 @@ export class LeaseLostError extends Error {
 export const NO_LEASE = { lease_owner: null, lease_expires_ms: null } as const;
 
 /**
- * Checks within a transaction that this process still holds the lease of a job that it has claimed.
+ * Checks within a transaction that this process still holds the lease of a job that it has claimed. Call it first: it locks the job's row,
+ * so that a renewal of the lease waits for the transaction instead of conflicting with it, which slow connections would repeat for ever.
  *
  * @throws LeaseLostError if another process has claimed or ended the job since.
  */
 export async function requireLease(transaction: Store, { id, lease_token: token }: Pick<JobRow, "id" | "lease_token">): Promise<void> {
-  const row = await transaction.selectFrom("jobs").select("lease_token").where("id", "=", id).executeTakeFirst();
+  const row = await lockRows(transaction, transaction.selectFrom("jobs").select("lease_token").where("id", "=", id)).executeTakeFirst();
   if (row?.lease_token !== token) throw new LeaseLostError(id);
 }
 

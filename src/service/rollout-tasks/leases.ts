@@ -142,9 +142,7 @@ export class RolloutLeases {
   async extend(store: Store, { leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
     this.#startExpiry();
     if (leases.length === 0) return { held: [], lost: [] };
-    const held = await transact(store, async (transaction) =>
-      extendLeases(transaction, leases, await this.#untilOf(transaction, seconds)),
-    );
+    const held = await transact(store, async (transaction) => extendLeases(transaction, leases, await this.#untilOf(transaction, seconds)));
     const keyOf = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
     const isHeld = new Set(held.map(keyOf));
     return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(keyOf(lease))).map(({ id }) => id) };

@@ -107,6 +107,17 @@ export function lockFreeRows<Names extends keyof Tables, Row>(
 }
 
 /**
+ * Returns the selection of rows that are locked until the end of the transaction. As the first statement of a transaction, it keeps other
+ * changes of these rows from conflicting with the transaction while it runs.
+ */
+export function lockRows<Names extends keyof Tables, Row>(
+  transaction: Store,
+  query: SelectQueryBuilder<Tables, Names, Row>,
+): SelectQueryBuilder<Tables, Names, Row> {
+  return databaseOf(transaction).isShared ? query.forUpdate() : query;
+}
+
+/**
  * Runs a transaction that survives the end of the process, but not a failure of the system before the next synchronized one: this saves the
  * synchronization of the disk, which takes milliseconds. It does not change the {@link revisionOf} the store, so it must not write to
  * tables whose values are cached by revision. `body` may be called again after a conflict, as in {@link transact}.

@@ -51,11 +51,16 @@ export function isUniqueViolation(error: unknown): boolean {
   return codeOf(error) === UNIQUE_VIOLATION;
 }
 
+/** Whether a connection has ended, or a statement got no answer. Errors that the server sends on a connection have other codes. */
+export function isConnectionLoss(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === null ? MESSAGES.test(messageOf(error)) : SYSTEM_CODES.has(code);
+}
+
 /** Whether the connection or the server failed, and not the statement. */
 function isPassing(error: unknown): boolean {
-  const code = codeOf(error);
-  if (code === null) return MESSAGES.test(messageOf(error));
-  return PASSING.test(code) || PASSING_CODES.has(code) || SYSTEM_CODES.has(code);
+  const code = codeOf(error) ?? "";
+  return isConnectionLoss(error) || PASSING.test(code) || PASSING_CODES.has(code);
 }
 
 /**

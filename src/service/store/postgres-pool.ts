@@ -2,7 +2,7 @@
 import type { PostgresPool, PostgresPoolClient } from "kysely";
 import { EngineMissingError } from "../../base/errors.ts";
 import { DatabaseUnavailableError } from "./database-errors.ts";
-import { toDatabaseError } from "./postgres-errors.ts";
+import { isConnectionLoss, toDatabaseError } from "./postgres-errors.ts";
 import type { PostgresAddress } from "./postgres-url.ts";
 
 /** Subset of a client of `pg`. */
@@ -19,7 +19,7 @@ interface PgPool {
   connect(): Promise<PgPoolClient>;
   end(): Promise<void>;
   on(event: "error", listener: (error: Error) => void): unknown;
-  on(event: "connect", listener: (client: PgClient) => void): unknown;
+  on(event: "connect" | "remove", listener: (client: PgClient) => void): unknown;
 }
 
 type Config = Readonly<Record<string, unknown>>;
@@ -33,11 +33,14 @@ interface PgModule {
 /** Types that Postgres sends as text because their range is larger than a number's: `bigint` and `numeric`, the type of its sums. */
 const NUMBER_TYPES: ReadonlySet<number> = new Set([20, 1700]);
 
-/** Limits in milliseconds of waiting for the server. A statement fails rather than waiting for a connection that has silently ended. */
+/**
+ * Limits in milliseconds of waiting for the server, which parameters of the address replace. A statement fails rather than waiting for a
+ * connection that has silently ended; two of them in a row take less time than the default of a job's lease.
+ */
 const TIMEOUTS = {
   connectionTimeoutMillis: 10_000,
-  query_timeout: 30_000,
-  statement_timeout: 25_000,
+  query_timeout: 14_000,
+  statement_timeout: 12_000,
   lock_timeout: 10_000,
   // A process that stops in a transaction releases its locks.
   idle_in_transaction_session_timeout: 15_000,
@@ -61,11 +64,20 @@ async function loadPg(): Promise<PgModule> {
   }
 }
 
+/** Returns the parameters of an address that replace {@link TIMEOUTS}. The driver would use some of them as text, and others not at all. */
+function timeoutsOf(connectionString: string): Config {
+  const { searchParams } = new URL(connectionString);
+  return Object.fromEntries(
+    Object.keys(TIMEOUTS).flatMap((name) => (searchParams.has(name) ? [[name, Number(searchParams.get(name))]] : [])),
+  );
+}
+
 function configOf({ connectionString, schema }: PostgresAddress, { types }: PgModule): Config {
   return {
     application_name: "whetstone",
     keepAlive: true,
     ...TIMEOUTS,
+    ...timeoutsOf(connectionString),
     connectionString,
     types: {
       getTypeParser: (oid: number, format?: string) =>
@@ -87,12 +99,26 @@ export async function createPool(address: PostgresAddress, { isPatient = false }
   const pool = new pg.Pool({ ...configOf(address, pg), ...(isPatient ? PATIENT : {}), max: isPatient ? 1 : MAX_CONNECTIONS });
   // A connection that ends is replaced, and its statements report the error. Without listeners the process would end.
   pool.on("error", () => undefined);
-  pool.on("connect", (client) => client.on("error", () => undefined));
+  const connected = new Set<PgClient>();
+  const suspects = new WeakSet<PgClient>();
+  pool.on("connect", (client) => {
+    connected.add(client);
+    client.on("error", () => undefined);
+  });
+  pool.on("remove", (client) => void connected.delete(client));
+  // A connection that has silently ended, for example in a firewall that lost its state, is rarely the only one.
+  const onLost = () => {
+    for (const client of connected) suspects.add(client);
+  };
   return {
     end: () => pool.end(),
     async connect() {
       try {
-        return forKysely(await pool.connect(), address.where);
+        for (;;) {
+          const client = await pool.connect();
+          if (!suspects.has(client)) return forKysely(client, { where: address.where, onLost });
+          client.release(true);
+        }
       } catch (error) {
         throw toDatabaseError(error, address.where);
       }
@@ -100,8 +126,12 @@ export async function createPool(address: PostgresAddress, { isPatient = false }
   };
 }
 
-/** Adapts a client to Kysely. A connection that has failed is closed when it is released. */
-function forKysely(client: PgPoolClient, where: string): PostgresPoolClient {
+/**
+ * Adapts a client to Kysely. A connection that has failed is closed when it is released.
+ *
+ * @param context - Server for messages, and a function to call when the connection fails.
+ */
+function forKysely(client: PgPoolClient, { where, onLost }: { readonly where: string; readonly onLost: () => void }): PostgresPoolClient {
   let isBroken = false;
   const query = async (sql: string, parameters: readonly unknown[]) => {
     // The end of the connection ends the transaction, and the error that broke it is the one to report.
@@ -110,7 +140,10 @@ function forKysely(client: PgPoolClient, where: string): PostgresPoolClient {
       return await client.query(sql, parameters);
     } catch (error) {
       const reason = toDatabaseError(error, where);
-      if (reason instanceof DatabaseUnavailableError) isBroken = true;
+      if (reason instanceof DatabaseUnavailableError) {
+        isBroken = true;
+        if (isConnectionLoss(error)) onLost();
+      }
       throw reason;
     }
   };

@@ -1,6 +1,7 @@
 /** Transactions on Postgres: serializable, repeated after conflicts, and with a known outcome if the connection is lost during the commit. */
 import { sql, type Transaction } from "kysely";
 import { delay } from "../../base/util/delay.ts";
+import { messageOf } from "../../base/util/values.ts";
 import { DatabaseUnavailableError, UnknownOutcomeError } from "./database-errors.ts";
 import { isConflict, isUniqueViolation } from "./postgres-errors.ts";
 import type { Store, Tables } from "./tables.ts";
@@ -14,8 +15,8 @@ const MAX_ATTEMPTS = 30;
 const MAX_UNIQUE_ATTEMPTS = 3;
 /** Range of milliseconds before the second attempt, doubled up to the max with each further one. */
 const [PAUSE_MS, MAX_PAUSE_MS] = [5, 500];
-/** Milliseconds between questions for the outcome of a transaction, and max number of questions. */
-const [OUTCOME_PAUSE_MS, OUTCOME_QUESTIONS] = [500, 20];
+/** Milliseconds between questions for the outcome of a transaction, and from the first question to the start of the last one. */
+const [OUTCOME_PAUSE_MS, OUTCOME_MS] = [500, 10_000];
 
 /** Kind of a transaction. */
 export interface TransactionKind {
@@ -46,10 +47,15 @@ export async function runTransaction<T>(
     } catch (error) {
       if (done !== undefined && error instanceof DatabaseUnavailableError) {
         if (await isCommitted(store, done.id, error)) return done.result;
-      } else if (!isWorthRepeating(error, attempt)) throw error;
+      } else if (!isWorthRepeating(error, attempt)) throw isConflict(error) ? tooManyConflicts(error) : error;
     }
     await delay(Math.random() * Math.min(PAUSE_MS * 2 ** attempt, MAX_PAUSE_MS));
   }
+}
+
+function tooManyConflicts(cause: unknown): DatabaseUnavailableError {
+  const message = `The service's database rejected a change ${MAX_ATTEMPTS} times because of other changes at the same time: ${messageOf(cause)}. Send the request again`;
+  return new DatabaseUnavailableError(message, { cause });
 }
 
 function isWorthRepeating(error: unknown, attempt: number): boolean {
@@ -72,7 +78,8 @@ async function begin(transaction: Transaction<Tables>, isSynchronized: boolean):
  * @throws UnknownOutcomeError `E_UNAVAILABLE` if the database does not answer, or no longer knows.
  */
 async function isCommitted(store: Store, id: string, cause: DatabaseUnavailableError): Promise<boolean> {
-  for (let question = 1; question <= OUTCOME_QUESTIONS; question++) {
+  const endsAtMs = performance.now() + OUTCOME_MS;
+  while (performance.now() < endsAtMs) {
     try {
       const { rows } = await sql<{ status: string | null }>`select pg_xact_status(${id}::xid8) as status`.execute(store);
       const status = rows[0]?.status ?? null;

@@ -12,7 +12,7 @@ import { createPool } from "../../../src/service/store/postgres-pool.ts";
 import { parsePostgresUrl } from "../../../src/service/store/postgres-url.ts";
 import type { Store, Tables } from "../../../src/service/store/tables.ts";
 import { missingPostgres, postgresUrl, queryPostgres, temporarySchema } from "../../support/postgres.ts";
-import { startProxy, type TcpProxy } from "../../support/postgres-proxy.ts";
+import { startPostgresProxy } from "../../support/postgres-proxy.ts";
 import { createModel, goodGroup, MODELS, RL_JOBS, startTestService, temporaryDirectory, uploadArtifact } from "../support.ts";
 
 async function open(url: string): Promise<Store> {
@@ -32,16 +32,6 @@ const key = (name: string) => ({
 });
 
 const newJob = (modelId: string) => ({ id: randomUUID(), model: { id: modelId, entity: "local" }, type: "rl" as const, config: {} });
-
-/** Returns the address of a schema through a proxy. */
-async function proxied(url: string, parameters: Readonly<Record<string, string>> = {}): Promise<{ proxy: TcpProxy; url: string }> {
-  const address = new URL(url);
-  const proxy = await startProxy({ host: address.hostname, port: Number(address.port || 5432) });
-  address.hostname = "127.0.0.1";
-  address.port = String(proxy.port);
-  for (const [name, value] of Object.entries(parameters)) address.searchParams.set(name, value);
-  return { proxy, url: address.href };
-}
 
 test.each([
   ["mysql://root@127.0.0.1/x", "'mysql:'"],
@@ -142,7 +132,7 @@ describe.skipIf(missingPostgres !== null)(
       "a transaction whose connection is lost at the commit (%s) is made once",
       async (verdict) => {
         const schema = temporarySchema();
-        const { proxy, url } = await proxied(schema);
+        const { proxy, database: url } = await startPostgresProxy(schema);
         const store = await open(url);
         let cuts = 0;
         proxy.judge = (data) => (data.includes("commit\0") && cuts++ === 0 ? verdict : "forward");
@@ -160,7 +150,7 @@ describe.skipIf(missingPostgres !== null)(
     );
 
     test("failures of the connection are retryable, and the next statement uses another connection", async () => {
-      const { proxy, url } = await proxied(temporarySchema(), { query_timeout: "1500" });
+      const { proxy, database: url } = await startPostgresProxy(temporarySchema(), { query_timeout: "1500" });
       const store = await open(url);
       const read = () => store.selectFrom("models").select("id").execute();
       const unavailable = { code: "E_UNAVAILABLE", retryable: true };
@@ -188,7 +178,7 @@ describe.skipIf(missingPostgres !== null)(
     test("a service keeps its records in the schema, answers 503 without the server, and continues after it returns", async () => {
       const dataDir = await temporaryDirectory();
       const schema = temporarySchema();
-      const { proxy, url: database } = await proxied(schema);
+      const { proxy, database } = await startPostgresProxy(schema);
       const first = await startTestService({ dataDir, database });
       const model = await createModel(first);
       const url = await uploadArtifact(first, { "a.jsonl": "{}\n" });
