@@ -33,10 +33,10 @@ export class BlobStore {
   // Placing and holding a blob is one queued step, removing it another, so that a removal never deletes a blob that was just written.
   readonly #queue = new PQueue({ concurrency: 1 });
   readonly #holds = new Holds<string>();
-  readonly #storage: Pick<Storage, "keep" | "remove">;
+  readonly #storage: Pick<Storage, "has" | "keep" | "remove">;
 
   /** Blobs are written to `blobs`, uploads in progress to `temporary`; both must be on the same file system. */
-  constructor({ blobs, temporary }: Pick<DataDirectory, "blobs" | "temporary">, storage: Pick<Storage, "keep" | "remove">) {
+  constructor({ blobs, temporary }: Pick<DataDirectory, "blobs" | "temporary">, storage: Pick<Storage, "has" | "keep" | "remove">) {
     this.#blobs = blobs;
     this.#temporary = temporary;
     this.#storage = storage;
@@ -89,11 +89,19 @@ export class BlobStore {
     }
   }
 
-  /** Removes a blob unless a row references it (`isReferenced`) or an upload of the same content holds it. */
-  removeUnreferenced(sha256: string, isReferenced: () => Promise<boolean>): Promise<void> {
+  /** Whether the storage has a blob. */
+  has({ sha256, sizeBytes }: Pick<WrittenBlob, "sha256" | "sizeBytes">): Promise<boolean> {
+    return this.#storage.has(storedBlob(sha256), { sha256, size_bytes: sizeBytes });
+  }
+
+  /**
+   * Removes a blob unless an upload of the same content holds it.
+   *
+   * @param unlessReferenced - Calls `remove` if no row references the blob.
+   */
+  removeUnreferenced(sha256: string, unlessReferenced: (remove: () => Promise<void>) => Promise<void>): Promise<void> {
     return this.#queue.add(async () => {
-      if (this.#holds.isHeld(sha256) || (await isReferenced())) return;
-      await this.#storage.remove(storedBlob(sha256));
+      if (!this.#holds.isHeld(sha256)) await unlessReferenced(async () => void (await this.#storage.remove(storedBlob(sha256))));
     });
   }
 

@@ -5,7 +5,7 @@ import { first, isRecord } from "../../base/util/values.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import { createFileFields, type CreateFileFields, type FileObject } from "../../base/schema/index.ts";
 import type { BlobStore, WrittenBlob } from "../artifacts/blob-store.ts";
-import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
+import { removeBlob, requireBlob, type BlobContext } from "../artifacts/remove-blob.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import { readForm, type FormPart } from "../http/multipart.ts";
@@ -105,7 +105,10 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
       sizeBytes,
       expiresAfterSeconds: expiry?.seconds ?? null,
     };
-    return await transact(store, (transaction) => insertFile(transaction, file));
+    return await transact(store, async (transaction) => {
+      await requireBlob(transaction, blobs, blob);
+      return insertFile(transaction, file);
+    });
   } finally {
     upload?.blob.release();
     // Keeps the blob if the file was inserted.

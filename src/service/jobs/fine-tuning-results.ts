@@ -1,5 +1,5 @@
 /** Results of a training job for the fine-tuning interface: checkpoints during the job, names of checkpoints, and the file of metrics. */
-import { removeBlob } from "../artifacts/remove-blob.ts";
+import { removeBlob, requireBlob } from "../artifacts/remove-blob.ts";
 import { insertFile } from "../store/files.ts";
 import { isReinforcement, type FineTuningResults } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
@@ -85,6 +85,7 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
   const { sha256, sizeBytes } = blob;
   return {
     async commit(transaction) {
+      await requireBlob(transaction, blobs, blob);
       const file = {
         entity: job.entity,
         filename: RESULTS_FILE,

@@ -1,5 +1,5 @@
 /** Leases of rollout tasks: long polling for pending tasks, and the end of expired leases. */
-import { currentMs, transact, transactClaim } from "../store/database.ts";
+import { currentMs, transact, transactLocking } from "../store/database.ts";
 import { randomUUID } from "node:crypto";
 import { ConflictError } from "../../base/errors.ts";
 import type {
@@ -97,7 +97,7 @@ export class RolloutLeases {
     { worker, environments, plan_id: planId, max, lease_seconds: seconds }: LeaseRolloutsRequest,
   ): Promise<LeasedRollouts> {
     const claim: Omit<Claim, "until"> = { worker, environments, planId: planId ?? null, max: max ?? 1, token: randomUUID() };
-    const { tasks, plans } = await transactClaim(store, async (transaction) =>
+    const { tasks, plans } = await transactLocking(store, async (transaction) =>
       claimTasks(transaction, { ...claim, until: await this.#untilOf(transaction, seconds) }),
     );
     // Again, because the search may have ended since the request arrived.

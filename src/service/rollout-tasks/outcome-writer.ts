@@ -1,5 +1,7 @@
 /** Recording of delivered outcomes: concurrent deliveries share a transaction, so that the disk is synchronized once for all of them. */
 import { transact } from "../store/database.ts";
+import { BlobRemovedError, requireBlob, type BlobContext } from "../artifacts/remove-blob.ts";
+import type { BlobStore, WrittenBlob } from "../artifacts/blob-store.ts";
 import { deferred, type Deferred } from "../../base/util/deferred.ts";
 import { byPlan, finishTask, type NamedLease, type TaskEnd } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
@@ -13,21 +15,29 @@ export interface Delivery {
   readonly lease: NamedLease;
   /** Plan of the task. */
   readonly plan_id: string;
+  /** Contents of the outcome. */
+  readonly blob: WrittenBlob;
   readonly end: TaskEnd;
 }
 
 /** Recorder of outcomes. */
 export class OutcomeWriter {
   readonly #store: Store;
+  readonly #blobs: BlobStore;
   readonly #waiting: { readonly delivery: Delivery; readonly result: Deferred<RolloutTaskRow | null> }[] = [];
   /** Whether a transaction is running. */
   #isWriting = false;
 
-  constructor(store: Store) {
+  constructor({ store, blobs }: Pick<BlobContext, "store" | "blobs">) {
     this.#store = store;
+    this.#blobs = blobs;
   }
 
-  /** Finishes a task; see {@link finishTask}. Resolves when the change is durable. */
+  /**
+   * Finishes a task; see {@link finishTask}. Resolves when the change is durable.
+   *
+   * @throws BlobRemovedError `E_UNAVAILABLE` if another process has removed the contents of the outcome.
+   */
   finish(delivery: Delivery): Promise<RolloutTaskRow | null> {
     const result = deferred<RolloutTaskRow | null>();
     this.#waiting.push({ delivery, result });
@@ -43,11 +53,15 @@ export class OutcomeWriter {
         const batch = this.#waiting.splice(0, MAX_BATCH).toSorted((a, b) => byPlan(a.delivery, b.delivery));
         try {
           const rows = await transact(this.#store, async (transaction) => {
-            const finished: (RolloutTaskRow | null)[] = [];
-            for (const { delivery } of batch) finished.push(await finishTask(transaction, delivery.lease, delivery.end));
+            const finished: (RolloutTaskRow | BlobRemovedError | null)[] = [];
+            for (const { delivery } of batch) finished.push(await this.#finish(transaction, delivery));
             return finished;
           });
-          for (const [index, { result }] of batch.entries()) result.resolve(rows[index] ?? null);
+          for (const [index, { result }] of batch.entries()) {
+            const row = rows[index] ?? null;
+            if (row instanceof BlobRemovedError) result.reject(row);
+            else result.resolve(row);
+          }
         } catch (error) {
           for (const { result } of batch) result.reject(error);
         }
@@ -55,5 +69,16 @@ export class OutcomeWriter {
     } finally {
       this.#isWriting = false;
     }
+  }
+
+  /** Finishes a task within a transaction. Returns the error if the contents of its outcome were removed, which concerns no other task. */
+  async #finish(transaction: Store, { lease, blob, end }: Delivery): Promise<RolloutTaskRow | BlobRemovedError | null> {
+    try {
+      await requireBlob(transaction, this.#blobs, blob);
+    } catch (error) {
+      if (error instanceof BlobRemovedError) return error;
+      throw error;
+    }
+    return finishTask(transaction, lease, end);
   }
 }

@@ -46,7 +46,7 @@ export async function deliverOutcome(
   try {
     const state = checked.isFailure ? ("failed" as const) : ("done" as const);
     const end = { state, error_message: null, outcome_sha256: sha256, outcome_bytes: sizeBytes };
-    const finished = await writer.finish({ lease: { id: task.id, lease_token: token.toLowerCase() }, plan_id: task.plan_id, end });
+    const finished = await writer.finish({ lease: { id: task.id, lease_token: token.toLowerCase() }, plan_id: task.plan_id, blob, end });
     if (finished !== null) return taskToWire(finished, "open");
     const now = await getTask(store, task.id);
     requireLease(now, token);

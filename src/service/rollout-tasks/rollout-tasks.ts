@@ -12,5 +12,5 @@ export interface RolloutTasks {
 
 /** Creates the parts of a service. */
 export function createRolloutTasks(context: CleanupContext): RolloutTasks {
-  return { leases: new RolloutLeases(context), writer: new OutcomeWriter(context.store), cleanup: new RolloutCleanup(context) };
+  return { leases: new RolloutLeases(context), writer: new OutcomeWriter(context), cleanup: new RolloutCleanup(context) };
 }

@@ -18,7 +18,7 @@ import {
   type JsonObject,
 } from "../../base/schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
-import { removeBlob } from "../artifacts/remove-blob.ts";
+import { removeBlob, requireBlob } from "../artifacts/remove-blob.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
 import { create, type Creation } from "../http/idempotency.ts";
 import { artifactUrl, type QualifiedName } from "../common/names.ts";
@@ -264,6 +264,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
       const artifact = await getArtifact(transaction, artifactId);
       requireOpen(artifact);
       await requireBytes(transaction, artifact.entity, sizeBytes);
+      await requireBlob(transaction, blobs, blob);
       const row: ArtifactFileRow = { artifact_id: artifact.id, path, size_bytes: sizeBytes, sha256 };
       await transaction
         .insertInto("artifact_files")

@@ -72,6 +72,11 @@ export class CachedStorage implements Storage {
     await all(Object.entries(files).map((entry) => this.#transfers.add(() => put(entry))));
   }
 
+  async has(path: string, { sha256, size_bytes: bytes }: FileDigest): Promise<boolean> {
+    for await (const { digest } of this.remote.list(path)) if (digest.sha256 === sha256 && digest.size_bytes === bytes) return true;
+    return false;
+  }
+
   async provide(files: Digests, subjectOf: (path: string) => string): Promise<() => void> {
     // Held before the first look at a copy, which is not removed from here on.
     const releases = Object.keys(files).map((path) => this.#copies.hold(path));
@@ -110,7 +115,11 @@ export class CachedStorage implements Storage {
     this.#stored.clear();
   }
 
-  /** Removes a file that no row mentions, unless it was stored again since {@link watch}. @returns whether it was removed. */
+  /**
+   * Removes a file that no row mentions, unless this process has stored it again since {@link watch}.
+   *
+   * @returns whether it was removed.
+   */
   async removeLeftover(file: RemoteFile): Promise<boolean> {
     const key = keyOf(file);
     if (this.#stored.has(key)) return false;

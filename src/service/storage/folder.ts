@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { Digests } from "../disk/digests.ts";
+import { pathExists } from "../../base/util/file-system-error.ts";
 import { removeWhole } from "../disk/files.ts";
 import type { Verifier } from "../disk/verifier.ts";
 import type { Storage } from "./storage.ts";
@@ -22,6 +23,10 @@ export class FolderStorage implements Storage {
 
   keep(): Promise<void> {
     return Promise.resolve();
+  }
+
+  has(path: string): Promise<boolean> {
+    return pathExists(join(this.#directory.root, path));
   }
 
   async provide(files: Digests, subjectOf: (path: string) => string): Promise<() => void> {

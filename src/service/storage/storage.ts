@@ -1,4 +1,4 @@
-import type { Digests } from "../disk/digests.ts";
+import type { Digests, FileDigest } from "../disk/digests.ts";
 import type { Verifier } from "../disk/verifier.ts";
 import type { Remote } from "./remote.ts";
 
@@ -22,6 +22,8 @@ export interface Storage {
    * @throws StorageError `E_UNAVAILABLE` if the storage does not accept a file.
    */
   keep(files: Digests, signal?: AbortSignal): Promise<void>;
+  /** Whether the storage has a file. */
+  has(path: string, digest: FileDigest): Promise<boolean>;
   /**
    * Makes sure that files are in the data directory and match their digests, until the returned function is called.
    *

@@ -22,8 +22,10 @@ export interface Database {
   currentMs(executor: Store): Promise<number>;
   /** See {@link transact}. */
   transact<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T>;
-  /** See {@link transactClaim}. */
-  transactClaim<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T>;
+  /** See {@link transactLocking}. */
+  transactLocking<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T>;
+  /** See {@link lockName}. */
+  lockName(transaction: Store, name: string, isShared: boolean): Promise<void>;
   /** See {@link unsynchronized}. */
   unsynchronized<T>(body: (execute: Execute) => Promise<T>): Promise<T>;
   /** See {@link jsonNumber}. */
@@ -82,21 +84,21 @@ export function transact<T>(store: Store, body: (transaction: Transaction<Tables
 }
 
 /**
- * Runs a transaction that takes rows which other processes take at the same time, such as tasks of a queue. Select the rows with
- * {@link lockFreeRows}: concurrent claims then take different rows, and none waits for or conflicts with another one. Other reads of the
- * transaction may see changes that were committed after its start. `body` may be called again, as in {@link transact}.
+ * Runs a transaction that protects itself by the locks of {@link lockFreeRows} and {@link lockName}, instead of conflicting with others.
+ * Each statement sees the changes that were committed before it. `body` may be called again, as in {@link transact}.
  *
  * @returns the result of `body` after the commit.
  * @throws as {@link transact}.
  */
-export function transactClaim<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T> {
-  return databaseOf(store).transactClaim(store, body);
+export function transactLocking<T>(store: Store, body: (transaction: Transaction<Tables>) => Promise<T>): Promise<T> {
+  return databaseOf(store).transactLocking(store, body);
 }
 
 /**
- * Returns the selection without the rows that another transaction has locked. Its rows are locked until the end of the transaction.
+ * Returns the selection without the rows that another transaction has locked. Its rows are locked until the end of the transaction, so
+ * that concurrent transactions take different rows, for example tasks of a queue, and none waits for another one.
  *
- * @param transaction - Transaction of {@link transactClaim}.
+ * @param transaction - Transaction of {@link transactLocking}.
  */
 export function lockFreeRows<Names extends keyof Tables, Row>(
   transaction: Store,
@@ -104,6 +106,14 @@ export function lockFreeRows<Names extends keyof Tables, Row>(
 ): SelectQueryBuilder<Tables, Names, Row> {
   // SQLite has one writer, and no locks of rows.
   return databaseOf(transaction).isShared ? query.forUpdate().skipLocked() : query;
+}
+
+/**
+ * Waits until no other transaction, in any process, has locked a name for itself, or, with `isShared: false`, has locked it at all. The name
+ * stays locked until the end of the transaction. Has no effect on a database of this process alone.
+ */
+export async function lockName(transaction: Store, name: string, { isShared }: { readonly isShared: boolean }): Promise<void> {
+  await databaseOf(transaction).lockName(transaction, name, isShared);
 }
 
 /**

@@ -48,8 +48,12 @@ export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgr
       return first(rows).now;
     },
     transact: (visible, body) => runTransaction(visible, { isolation: "serializable", isSynchronized: true }, body),
+    async lockName(transaction, name, isShared) {
+      const key = sql`hashtextextended(current_schema() || '/' || ${name}, 0)`;
+      await (isShared ? sql`select pg_advisory_xact_lock_shared(${key})` : sql`select pg_advisory_xact_lock(${key})`).execute(transaction);
+    },
     // A serializable transaction would conflict with the claims that were committed after its start.
-    transactClaim: (visible, body) => runTransaction(visible, { isolation: "read committed", isSynchronized: true }, body),
+    transactLocking: (visible, body) => runTransaction(visible, { isolation: "read committed", isSynchronized: true }, body),
     unsynchronized: (body) =>
       runTransaction(store, { isolation: "read committed", isSynchronized: false }, (transaction) => {
         const execute: Execute = async (statement, parameters) => {

@@ -67,7 +67,7 @@ export type ClaimedTask = RolloutTaskRow & Pick<RolloutGroupRow, "scenario">;
 
 /**
  * Leases pending tasks of open plans for the worker's environments, oldest plan first, in the order of the plan. Tasks that another
- * transaction is leasing are skipped. Call in a transaction of `transactClaim`.
+ * transaction is leasing are skipped. Call in a transaction of `transactLocking`.
  *
  * @returns the leased tasks and their plans.
  */

@@ -174,7 +174,8 @@ function createDatabase(
     currentMs: () => Promise.resolve(Date.now()),
     // SQLite has one writer: its transactions run one after the other.
     transact: (visible, body) => visible.transaction().execute(body),
-    transactClaim: (visible, body) => visible.transaction().execute(body),
+    transactLocking: (visible, body) => visible.transaction().execute(body),
+    lockName: () => Promise.resolve(),
     // Kysely lends its only connection to one caller at a time.
     unsynchronized: (body) =>
       store.connection().execute(async () => {

@@ -1,10 +1,12 @@
 /** Daily comparison of an S3 storage with the database: missing files are logged, and what interruptions left is removed. */
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
+import { unlessReferenced } from "../artifacts/remove-blob.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import { repeat } from "../common/repeat.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
+import { storedBlob } from "../disk/stored-path.ts";
 import { CachedStorage, keyOf } from "../storage/cached.ts";
-import type { Remote, RemoteFile } from "../storage/remote.ts";
+import type { RemoteFile } from "../storage/remote.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { Store } from "../store/tables.ts";
 import { eachStoredFile, isInStorage, type StoredFile } from "./inventory.ts";
@@ -83,7 +85,7 @@ export async function sweep(
     if (found.get(key)?.digest.size_bytes !== file.digest.size_bytes) suspects.push(file);
     found.delete(key);
   }
-  const missing = await confirmed(context, suspects, signal);
+  const missing = await confirmed(context, suspects);
   for (const { path, digest, subject } of missing)
     logger.error("A stored file is missing", { path, subject, expected: digest, storage: remote.url });
   const { maxQuarantineAgeMs } = limits;
@@ -93,7 +95,12 @@ export async function sweep(
   const removed: RemoteFile[] = [];
   for (const file of found.values()) {
     signal?.throwIfAborted();
-    if (file.modifiedMs < beforeMs && (await storage.removeLeftover(file))) removed.push(file);
+    if (file.modifiedMs >= beforeMs) continue;
+    const remove = async () => {
+      if (await storage.removeLeftover(file)) removed.push(file);
+    };
+    if (file.path === blobPath(file)) await unlessReferenced(store, file.digest.sha256, remove);
+    else await remove();
   }
   const uploads = await remote.abandonUploads(beforeMs);
   if (removed.length + uploads > 0)
@@ -101,23 +108,20 @@ export async function sweep(
   return { missing, removed };
 }
 
+/** Returns the path of a file if it is a blob. */
+function blobPath({ digest }: RemoteFile): string {
+  return storedBlob(digest.sha256);
+}
+
 /** Returns the files that are missing indeed: a file may have been stored or deleted since the storage was listed. */
 async function confirmed(
   { store, directory, storage }: SweepContext<CachedStorage>,
   suspects: readonly StoredFile[],
-  signal: AbortSignal | undefined,
 ): Promise<StoredFile[]> {
   const missing: StoredFile[] = [];
-  for (const file of suspects) if (!(await isStored(storage.remote, file, signal))) missing.push(file);
+  for (const file of suspects) if (file.digest !== null && !(await storage.has(file.path, file.digest))) missing.push(file);
   if (missing.length === 0) return [];
   const later = new Set<string>();
   for await (const { path } of eachStoredFile(store, directory, () => undefined)) later.add(path);
   return missing.filter(({ path }) => later.has(path));
-}
-
-async function isStored(remote: Remote, { path, digest }: StoredFile, signal: AbortSignal | undefined): Promise<boolean> {
-  for await (const file of remote.list(path, signal)) {
-    if (file.digest.sha256 === digest?.sha256 && file.digest.size_bytes === digest.size_bytes) return true;
-  }
-  return false;
 }

@@ -1,7 +1,7 @@
 /** Leases of rollouts by many workers at the same time: through one service on SQLite, and through two on one Postgres database. */
 import { randomUUID } from "node:crypto";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { transactClaim } from "../../../src/service/store/database.ts";
+import { transactLocking } from "../../../src/service/store/database.ts";
 import { openPostgres } from "../../../src/service/store/postgres.ts";
 import { claimTasks, type Claim } from "../../../src/service/store/rollout-tasks.ts";
 import type { Store } from "../../../src/service/store/tables.ts";
@@ -74,14 +74,14 @@ describe.skipIf(missingPostgres !== null)(
         token: randomUUID(),
         until: "2999-01-01T00:00:00.000Z",
       });
-      const [first, second, third] = await transactClaim(one, async (transaction) => {
+      const [first, second, third] = await transactLocking(one, async (transaction) => {
         calls++;
         const mine = await claimTasks(transaction, claim("one"));
         const others: Awaited<ReturnType<typeof claimTasks>>[] = [];
         // The first claim is open during the others.
         for (let count = 0; count < 2; count++)
           others.push(
-            await transactClaim(other, (inner) => {
+            await transactLocking(other, (inner) => {
               calls++;
               return claimTasks(inner, claim("other"));
             }),
