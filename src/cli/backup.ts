@@ -2,6 +2,7 @@ import { Command } from "commander";
 import type { CopyResult } from "../service/stored-files/copying.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { type OutputOptions, printResult } from "./output.ts";
+import { requireSqlite } from "./sqlite-only.ts";
 
 interface DirectoryOptions extends OutputOptions {
   readonly dataDir?: string;
@@ -16,6 +17,7 @@ export function backupCommand(): Command {
     .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
     .option("--storage <url>", "S3 storage of the files (default: the one of the database)")
     .action(async (directory: string, { dataDir, storage, ...options }: DirectoryOptions) => {
+      requireSqlite("backup");
       // Imported lazily: `--help` needs no native binary.
       const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
       const { backUp } = await import("../service/stored-files/backup.ts");
@@ -31,6 +33,7 @@ export function restoreCommand(): Command {
     .option("--data-dir <path>", "data directory to create; empty or nonexistent (default: WHETSTONE_HOME, or .whetstone)")
     .option("--storage <url>", "unused S3 storage that gets the files (default: WHETSTONE_STORAGE; without either, the data directory)")
     .action(async (backup: string, { dataDir, storage, ...options }: DirectoryOptions) => {
+      requireSqlite("restore");
       const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
       const { restore } = await import("../service/stored-files/restore.ts");
       const { storageUrl } = await import("../service/stored-files/open-storage.ts");

@@ -3,6 +3,7 @@ import type { FileFinding } from "../service/stored-files/verify.ts";
 import { formatBytes, formatDuration } from "../base/util/units.ts";
 import { FAILED } from "./failure.ts";
 import { type OutputOptions, printResult } from "./output.ts";
+import { requireSqlite } from "./sqlite-only.ts";
 
 /** Creates the command `whetstone verify`, which compares the files of a data directory with their digests. Changes nothing. */
 export function verifyCommand(): Command {
@@ -19,6 +20,7 @@ interface VerifyOptions extends OutputOptions {
 }
 
 async function run({ dataDir, storage, ...options }: VerifyOptions): Promise<void> {
+  requireSqlite("verify");
   // Imported lazily: `--help` needs no native binary.
   const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
   const { verifyDataDirectory } = await import("../service/stored-files/verify.ts");

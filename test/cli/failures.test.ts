@@ -26,7 +26,7 @@ test("with --json, a failed command writes its error as one JSON object to stand
   const dataDir = join(await temporaryDirectory(), "none");
   const failed = await runHere("verify", "--data-dir", dataDir, "--json");
   expect([failed.code, failed.stdout]).toEqual([1, ""]);
-  const message = expect.stringContaining("Expected a data directory with a database") as string;
+  const message = expect.stringContaining("Expected a data directory with a SQLite database") as string;
   expect(JSON.parse(failed.stderr)).toEqual({ error: { code: "E_CONFIG", message, param: "dataDir" } });
   const text = await runHere("verify", "--data-dir", dataDir);
   expect(text.stderr).toMatch(/^error: Expected a data directory.* \(E_CONFIG\)\n$/u);

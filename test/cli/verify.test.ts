@@ -104,6 +104,6 @@ test("verify lists missing, damaged, unknown and unreferenced files, and exits w
 test("verify rejects a directory without a database, and changes nothing", async () => {
   const dataDir = await temporaryDirectory();
   const result = await verify(dataDir);
-  expect([result.code, result.stderr]).toEqual([1, expect.stringContaining("Expected a data directory with a database")]);
+  expect([result.code, result.stderr]).toEqual([1, expect.stringContaining("Expected a data directory with a SQLite database")]);
   expect(await readdir(dataDir)).toEqual([]);
 });

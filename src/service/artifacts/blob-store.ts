@@ -18,6 +18,12 @@ export interface WrittenBlob {
   release(): void;
 }
 
+/** Entry of the directory of blobs. */
+export interface BlobEntry {
+  readonly name: string;
+  readonly path: string;
+}
+
 /** Blob at its path. */
 interface PlacedBlob {
   readonly sha256: string;
@@ -105,15 +111,13 @@ export class BlobStore {
     });
   }
 
-  /** Lists all entries below the blob directory, including entries not named by a digest. */
-  async list(): Promise<{ readonly name: string; readonly path: string }[]> {
-    const found: { name: string; path: string }[] = [];
+  /** Yields all entries below the blob directory, including entries not named by a digest. */
+  async *list(): AsyncGenerator<BlobEntry, void> {
     for (const prefix of await readdir(this.#blobs, { withFileTypes: true })) {
       const parent = join(this.#blobs, prefix.name);
-      if (prefix.isDirectory()) for (const name of await readdir(parent)) found.push({ name, path: join(parent, name) });
-      else found.push({ name: prefix.name, path: parent });
+      if (prefix.isDirectory()) for (const name of await readdir(parent)) yield { name, path: join(parent, name) };
+      else yield { name: prefix.name, path: parent };
     }
-    return found;
   }
 
   async #place(upload: string, sha256: string): Promise<PlacedBlob> {

@@ -1,7 +1,7 @@
 /** Clean-up of a data directory after an interruption. */
 import { lstat, readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { BlobStore } from "../artifacts/blob-store.ts";
+import type { BlobEntry, BlobStore } from "../artifacts/blob-store.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { isTemporaryName, remove } from "../disk/files.ts";
@@ -10,7 +10,7 @@ import { Quarantine } from "../disk/quarantine.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import { removeDeadStaging } from "../stored-files/staging.ts";
 import { findStoredState } from "../disk/stored-path.ts";
-import type { CheckpointRow, Store } from "../store/tables.ts";
+import type { CheckpointRow, JobRow, Store } from "../store/tables.ts";
 import { requeueNow } from "./endings.ts";
 import { isShared, transact } from "../store/database.ts";
 
@@ -26,6 +26,9 @@ interface Sweep {
 
 /** Milliseconds since its last change after which a file without a row is not part of work that another process does. */
 const PEER_WORK_MS = 60 * 60 * 1000;
+
+/** Max names on the disk whose rows are read at one time: tables have rows of files that were deleted long ago. */
+const NAMES_AT_ONCE = 500;
 
 /** Whether a path was not changed for {@link PEER_WORK_MS}. */
 async function isOld(path: string): Promise<boolean> {
@@ -121,8 +124,11 @@ async function removeTemporary({ directory, isSettled }: Sweep): Promise<number>
 
 /** Removes the files of finished jobs and superseded progress. Quarantines unknown jobs and progress that no row mentions. */
 async function sweepJobs({ store, directory, quarantine, isSettled }: Sweep): Promise<number> {
-  const rows = await store.selectFrom("jobs").select(["id", "status", "progress_dir", "committed_steps"]).execute();
-  const jobs = new Map(rows.map((job) => [job.id, job]));
+  const jobs = new Map<string, Pick<JobRow, "status" | "progress_dir" | "committed_steps">>();
+  for (const ids of chunksOf(await entriesOf(directory.jobs), NAMES_AT_ONCE)) {
+    const columns = store.selectFrom("jobs").select(["id", "status", "progress_dir", "committed_steps"]);
+    for (const job of await columns.where("id", "in", ids).execute()) jobs.set(job.id, job);
+  }
   const live: readonly string[] = LIVE_STATUSES;
   let removed = 0;
   for (const id of await entriesOf(directory.jobs)) {
@@ -153,43 +159,69 @@ async function sweepJobs({ store, directory, quarantine, isSettled }: Sweep): Pr
  * @returns the number of removed files.
  */
 async function sweepCheckpoints({ store, directory, quarantine, logger, isSettled }: Sweep): Promise<number> {
-  const rows = await store
-    .selectFrom("checkpoints")
-    .select(["id", "model_id", "step", "state_dir", "optimizer_kind"])
-    .where("state_dir", "is not", null)
-    .execute();
-  const kept = new Map<string, CheckpointRow["optimizer_kind"]>();
-  for (const row of rows) {
-    const path = findStoredState(row);
-    if (path !== null) kept.set(join(directory.root, path), row.optimizer_kind);
-    else logger.error("A checkpoint names files outside of its directory", { checkpoint: row.id, state_dir: row.state_dir });
-  }
-  const models = new Set((await store.selectFrom("models").select("id").execute()).map((row) => row.id));
-  for (const id of await entriesOf(directory.checkpoints)) {
-    const path = join(directory.checkpoints, id);
-    const lost = models.has(id) ? (await entriesOf(path)).map((name) => join(path, name)).filter((each) => !kept.has(each)) : [path];
-    for (const each of lost) if (await isSettled(each)) await quarantine.add(each);
-  }
   let removed = 0;
-  for (const [path, kind] of kept) {
-    if (kind === null) removed += await removeEntries(path, (name) => name === OPTIMIZER_FILE, isSettled);
+  for (const ids of chunksOf(await entriesOf(directory.checkpoints), NAMES_AT_ONCE)) {
+    const rows = await store
+      .selectFrom("checkpoints")
+      .select(["id", "model_id", "step", "state_dir", "optimizer_kind"])
+      .where("state_dir", "is not", null)
+      .where("model_id", "in", ids)
+      .execute();
+    const kept = new Map<string, CheckpointRow["optimizer_kind"]>();
+    for (const row of rows) {
+      const path = findStoredState(row);
+      if (path !== null) kept.set(join(directory.root, path), row.optimizer_kind);
+      else logger.error("A checkpoint names files outside of its directory", { checkpoint: row.id, state_dir: row.state_dir });
+    }
+    const models = new Set((await store.selectFrom("models").select("id").where("id", "in", ids).execute()).map((row) => row.id));
+    for (const id of ids) {
+      const path = join(directory.checkpoints, id);
+      const lost = models.has(id) ? (await entriesOf(path)).map((name) => join(path, name)).filter((each) => !kept.has(each)) : [path];
+      for (const each of lost) if (await isSettled(each)) await quarantine.add(each);
+    }
+    for (const [path, kind] of kept) {
+      if (kind === null) removed += await removeEntries(path, (name) => name === OPTIMIZER_FILE, isSettled);
+    }
   }
   return removed;
 }
 
 /** Quarantines token reports of unknown jobs. */
 async function sweepTokens({ store, directory, quarantine, isSettled }: Sweep): Promise<void> {
-  const jobs = new Set((await store.selectFrom("jobs").select("id").execute()).map(({ id }) => `${id}.json`));
-  for (const name of await entriesOf(directory.tokens)) {
-    const path = join(directory.tokens, name);
-    if (!jobs.has(name) && (await isSettled(path))) await quarantine.add(path);
+  for (const names of chunksOf(await entriesOf(directory.tokens), NAMES_AT_ONCE)) {
+    const ids = names.map((name) => basename(name, ".json"));
+    const rows = await store.selectFrom("jobs").select("id").where("id", "in", ids).execute();
+    const known = new Set(rows.map(({ id }) => `${id}.json`));
+    for (const name of names) {
+      const path = join(directory.tokens, name);
+      if (!known.has(name) && (await isSettled(path))) await quarantine.add(path);
+    }
   }
 }
 
 /** Quarantines blobs that no artifact file and no outcome of a rollout references. */
 async function sweepBlobs({ store, quarantine, isSettled }: Sweep, blobs: BlobStore): Promise<void> {
-  const rows = await store.selectFrom("artifact_files").select("sha256").distinct().execute();
-  const outcomes = await store.selectFrom("rollout_tasks").select("outcome_sha256").distinct().execute();
-  const referenced = new Set<string | null>([...rows.map(({ sha256 }) => sha256), ...outcomes.map(({ outcome_sha256: sha256 }) => sha256)]);
-  for (const { name, path } of await blobs.list()) if (!referenced.has(name) && (await isSettled(path))) await quarantine.add(path);
+  const sweep = async (found: readonly BlobEntry[]): Promise<void> => {
+    const names = found.map(({ name }) => name);
+    const files = await store.selectFrom("artifact_files").select("sha256").where("sha256", "in", names).distinct().execute();
+    const outcomes = await store
+      .selectFrom("rollout_tasks")
+      .select("outcome_sha256")
+      .where("outcome_sha256", "in", names)
+      .distinct()
+      .execute();
+    const referenced = new Set([...files.map(({ sha256 }) => sha256), ...outcomes.map(({ outcome_sha256: sha256 }) => sha256)]);
+    for (const { name, path } of found) if (!referenced.has(name) && (await isSettled(path))) await quarantine.add(path);
+  };
+  const found: BlobEntry[] = [];
+  for await (const entry of blobs.list()) {
+    found.push(entry);
+    if (found.length === NAMES_AT_ONCE) await sweep(found.splice(0));
+  }
+  await sweep(found);
+}
+
+/** Yields the parts of a list. */
+function* chunksOf<T>(list: readonly T[], length: number): Generator<T[], void> {
+  for (let start = 0; start < list.length; start += length) yield list.slice(start, start + length);
 }

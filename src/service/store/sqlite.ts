@@ -259,7 +259,8 @@ export async function requireDatabase(path: string): Promise<void> {
 }
 
 function noDatabaseError(path: string): ConfigError {
-  return new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
+  const message = `Expected a data directory with a SQLite database, found none at '${path}'. If its records are in Postgres, use pg_dump for the database, and then copy the data directory, or the bucket of its S3 storage`;
+  return new ConfigError(message, { param: "dataDir" });
 }
 
 /** Makes a database opened with `isExclusive` available to other processes. @throws if the disk still has no room. */
