@@ -97,7 +97,9 @@ test("deletes the oldest checkpoints over the budget, never a model's newest, a 
   await expect.poll(() => stepsOf(service, id)).toEqual([0, 2, 4, 5]);
   await expect
     .poll(() =>
-      readdir(join(service.service.dataDir, "checkpoints", id)).then((names) => names.map((name) => Number.parseInt(name, 10)).toSorted()),
+      readdir(join(service.service.dataDir, "checkpoints", id)).then((names) =>
+        names.map((name) => Number.parseInt(name, 10)).toSorted((a, b) => a - b),
+      ),
     )
     .toEqual([2, 4, 5]);
   const warnings = () => service.log.filter(({ level }) => level === "warn").map(({ message }) => message);

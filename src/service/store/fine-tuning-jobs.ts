@@ -15,15 +15,22 @@ const RECENT_STEPS = 21;
 
 /** Returns a fine-tuning job. @throws NotFoundError `E_NOT_FOUND` if it does not exist. */
 export async function getFineTuningJob(store: Store, id: string): Promise<StoredFineTuningJob> {
-  const row = await store.selectFrom("fine_tuning_jobs").selectAll().where("id", "=", id).executeTakeFirst();
-  const job = row && (await store.selectFrom("jobs").selectAll().where("id", "=", row.training_job_id).executeTakeFirst());
-  if (row === undefined || job === undefined)
-    throw new NotFoundError(`Fine-tuning job '${id.slice(0, 100)}' does not exist`, { param: "fine_tuning_job_id" });
-  return { row, job };
+  const row = await findRow(store, id);
+  const found = row && (await withJob(store, row));
+  if (found === undefined) throw new NotFoundError(`Fine-tuning job '${id.slice(0, 100)}' does not exist`, { param: "fine_tuning_job_id" });
+  return found;
 }
 
-async function withJob(store: Store, row: FineTuningJobRow): Promise<StoredFineTuningJob> {
-  return { row, job: await store.selectFrom("jobs").selectAll().where("id", "=", row.training_job_id).executeTakeFirstOrThrow() };
+function findRow(store: Store, id: string): Promise<FineTuningJobRow | undefined> {
+  return store.selectFrom("fine_tuning_jobs").selectAll().where("id", "=", id).executeTakeFirst();
+}
+
+/** Reads the training job of a row; undefined if it was deleted. */
+async function withJob(store: Store, row: FineTuningJobRow): Promise<StoredFineTuningJob | undefined> {
+  const job = await store.selectFrom("jobs").selectAll().where("id", "=", row.training_job_id).executeTakeFirst();
+  if (job === undefined) return undefined;
+  // The job may have ended since the row was read: a successful job has its result file.
+  return { row: (job.status === "succeeded" ? await findRow(store, row.id) : row) ?? row, job };
 }
 
 /** Page and filter of {@link pageOfFineTuningJobs}. */
@@ -64,7 +71,8 @@ export async function pageOfFineTuningJobs(
     last = found.at(-1);
   }
   const { rows, hasMore } = pageOf(matching, limit);
-  return { rows: await Promise.all(rows.map((row) => withJob(store, row))), hasMore };
+  const found = await Promise.all(rows.map((row) => withJob(store, row)));
+  return { rows: found.filter((each) => each !== undefined), hasMore };
 }
 
 /** Returns a pattern that every JSON text with this label matches. */

@@ -95,10 +95,10 @@ export async function* eachStoredFile(
     .selectFrom("artifact_files")
     .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
     .selectAll()
-    .where(({ not, exists, selectFrom }) => {
+    .where((where) => {
       const earlier = sql<boolean>`(earlier.artifact_id, earlier.path) < (artifact_files.artifact_id, artifact_files.path)`;
-      const same = selectFrom("artifact_files as earlier").whereRef("earlier.sha256", "=", "artifact_files.sha256").where(earlier);
-      return not(exists(same.select("earlier.sha256")));
+      const same = where.selectFrom("artifact_files as earlier").whereRef("earlier.sha256", "=", "artifact_files.sha256").where(earlier);
+      return where.not(where.exists(same.select("earlier.sha256")));
     })
     .orderBy("sha256")
     .limit(PAGE_ROWS);
