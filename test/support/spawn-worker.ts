@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { packageFile } from "../../src/base/util/package-file.ts";
+import { workThread } from "./work-threads.ts";
 
 /** Function that workers of one program call before they run it. */
 export interface Prelude {
@@ -22,7 +23,10 @@ export function setPrelude(next: Prelude | null): void {
 /** Replaces `spawnWorker` of `src` in tests: starts the worker from the build of test/global-setup.ts. */
 export function spawnWorker(path: string, options: Omit<WorkerOptions, "eval" | "execArgv"> = {}): Worker {
   const program = packageFile(`dist/${path}.js`);
-  if (prelude?.path !== path) return new Worker(program, { ...options, execArgv: [] });
+  if (prelude?.path !== path) {
+    const start = () => new Worker(program, { ...options, execArgv: [] });
+    return path === "service/request-worker" ? workThread(start) : start();
+  }
   const start = `(${prelude.source})(...require("node:worker_threads").workerData); import(${JSON.stringify(program.href)});`;
   return new Worker(start, { ...options, eval: true, execArgv: [], workerData: prelude.data });
 }
