@@ -1,7 +1,7 @@
 /**
  * Preference training (DPO) in one flat loop, after SFT on examples: sample groups, make pairs of them, train, evaluate, repeat.
  *
- *   npx tsx --conditions=whetstone/source recipes/preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts]
+ *   npx tsx --conditions=whetstone/source recipes/preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts] [examples]
  *
  * The task of recipes/instructions: answers under constraints that a program can check. The preferred answer of a pair is the one
  * with the higher reward. An adapter of rank 16 is trained; in each round, DPO's reference is the checkpoint that sampled the pairs.
@@ -16,9 +16,15 @@ import { goldAnswer } from "./instructions/gold.ts";
 import { instructionMessages, instructionScenario } from "./instructions/task.ts";
 
 const [base = "", ...numbers] = process.argv.slice(2);
-const [seed = 1, rounds = 1, prompts = 128, heldOut = 160] = numbers.map(Number);
-if (base === "" || base.startsWith("-") || ![seed, rounds, prompts, heldOut].every((value) => Number.isInteger(value) && value >= 1)) {
-  console.error("Usage: preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts], numbers are whole, from 1");
+const [seed = 1, rounds = 1, prompts = 128, heldOut = 160, count = 480] = numbers.map(Number);
+if (
+  base === "" ||
+  base.startsWith("-") ||
+  ![seed, rounds, prompts, heldOut, count].every((value) => Number.isInteger(value) && value >= 1)
+) {
+  console.error(
+    "Usage: preference-loop.ts <base model> [seed] [rounds] [prompts per round] [held-out prompts] [examples], numbers are whole, from 1",
+  );
   process.exit(2);
 }
 const service = await connect();
@@ -29,7 +35,7 @@ let policy = await model.policy();
 await report("untrained");
 
 // 0. Teach the task with examples: of the untrained model's answers too few are right to learn from.
-const examples = Array.from({ length: 480 }, (_, index) => {
+const examples = Array.from({ length: count }, (_, index) => {
   const scenario = instructionScenario("sft", seed, index);
   return { messages: [...instructionMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }] };
 });

@@ -21,6 +21,7 @@ interface Options {
   readonly seed: number;
   readonly steps: number;
   readonly sftJobs: number;
+  readonly sftSteps: number;
   readonly prompts: number;
   readonly attempts: number;
   readonly heldOut: number;
@@ -59,6 +60,7 @@ function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S
     .option("--seed <n>", "seed of problems, sampling and order", whole(0), defaults.seed)
     .option("--steps <n>", "RL steps", whole(1), rl.steps)
     .option("--sft-jobs <n>", "max number of SFT jobs", whole(0), sft.maxJobs)
+    .option("--sft-steps <n>", "optimizer steps per SFT job", whole(1), sft.stepsPerJob)
     .option("--prompts <n>", "problems per RL step", whole(1), rl.prompts)
     .option("--attempts <n>", "rollouts per problem", whole(2), rl.groupSize)
     .option("--held-out <n>", "problems evaluated after each stage", whole(1), defaults.heldOut)
@@ -110,6 +112,7 @@ function configOf(defaults: SftThenRlConfig, options: Options): SftThenRlConfig 
     sft: {
       ...defaults.sft,
       maxJobs: options.sftJobs,
+      stepsPerJob: options.sftSteps,
       validation: Math.min(defaults.sft.validation, heldOut),
       learningRate: scale * defaults.sft.learningRate,
       ...clip,

@@ -62,7 +62,7 @@ describe("the single-file loops", () => {
   });
 
   it("preference-loop.ts completes on the embedded service", { timeout: 120_000 }, async () => {
-    const printed = await lines("recipes/preference-loop.ts", ["whetstone-tiny", "1", "1", "12", "4"]);
+    const printed = await lines("recipes/preference-loop.ts", ["whetstone-tiny", "1", "1", "8", "2", "240"]);
     const heldOut = "held-out reward [\\d.]+ \\([\\d.]+ to [\\d.]+\\), exact [\\d.]+$";
     expect(printed).toEqual([
       expect.stringMatching(new RegExp(`^untrained: ${heldOut}`)),

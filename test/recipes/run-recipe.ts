@@ -16,7 +16,7 @@ export interface RecipeRun {
 }
 
 /** Options for two short steps, which test that a recipe runs, not that it learns. */
-export const TINY = ["--steps", "2", "--sft-jobs", "1", "--prompts", "4", "--attempts", "4", "--held-out", "16"];
+export const TINY = ["--steps", "2", "--sft-jobs", "1", "--sft-steps", "2", "--prompts", "4", "--attempts", "4", "--held-out", "16"];
 
 const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg", "rl/report.html", "rl/trajectories/train/000000.jsonl"];
 
