@@ -4,8 +4,8 @@
  * Sends `{ url, apiKey }` once it listens. Answers `"take"` with the event loop's delays since the last answer, `"close"` by closing.
  */
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { createOnnxEngine, type Engine } from "../../src/engine/index.ts";
-import { startService } from "../../src/service/index.ts";
+import { createOnnxEngine, type Engine } from "whetstone/engine";
+import { startService } from "whetstone/service";
 import type { HostInput, LoopDelay } from "./latency.bench.ts";
 
 /** Sampling interval of the histogram, in ms; delays are measured in addition to it. */

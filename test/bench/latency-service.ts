@@ -27,12 +27,20 @@ export async function withHost<T>(
       });
 }
 
-/** Calls `body` with where the service of the given models listens, and its process. */
-export async function hosted<T>(model: Omit<HostInput, "dataDir">, body: (address: Address, host: ChildProcess) => Promise<T>): Promise<T> {
+/**
+ * Calls `body` with where the service of the given models listens, and its process.
+ *
+ * @param program - JavaScript of `latency-host.ts`. @default its source, through tsx
+ */
+export async function hosted<T>(
+  model: Omit<HostInput, "dataDir">,
+  body: (address: Address, host: ChildProcess) => Promise<T>,
+  program?: string,
+): Promise<T> {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
   const input: HostInput = { dataDir, ...model };
-  const host = fork(fileURLToPath(new URL("latency-host.ts", import.meta.url)), [JSON.stringify(input)], {
-    execArgv: ["--conditions=whetstone/source", "--import", "tsx"],
+  const host = fork(program ?? fileURLToPath(new URL("latency-host.ts", import.meta.url)), [JSON.stringify(input)], {
+    execArgv: program === undefined ? ["--conditions=whetstone/source", "--import", "tsx"] : [],
   });
   try {
     const result = await body(await nextMessage<Address>(host), host);

@@ -16,6 +16,7 @@ export interface Responsiveness {
   readonly tookMs: number;
   /** Longest delay of the serving thread's event loop. */
   readonly loopMs: number;
+  /** 0 without probes. */
   readonly healthMs: number;
   /** Between two tokens of a stream; 0 without streams. */
   readonly gapMs: number;
@@ -28,21 +29,31 @@ export class Watch {
   readonly #address: Address;
   readonly #host: ChildProcess;
   readonly #streams: LiveStreams;
+  readonly #probesHealth: boolean;
   readonly #agent = new Agent({ connections: null, headersTimeout: 0, bodyTimeout: 0 });
   readonly #healthAgent = new Agent();
 
-  /** @param streams - Streams that are open meanwhile; each keeps a sampler busy. */
-  constructor(address: Address, host: ChildProcess, { streams = 1 }: { readonly streams?: number } = {}) {
+  /**
+   * @param streams - Streams that are open meanwhile; each keeps a sampler busy.
+   * @param probesHealth - Whether to request `/health` all the time.
+   */
+  constructor(address: Address, host: ChildProcess, { streams = 1, probesHealth = true } = {}) {
     this.#address = address;
     this.#host = host;
+    this.#probesHealth = probesHealth;
     this.#streams = new LiveStreams(address, streams);
   }
 
-  /** Sends requests at one time and measures until the last is answered. */
-  async during(sent: readonly LargestRequest[], { settleMs = 60 }: { readonly settleMs?: number } = {}): Promise<Responsiveness> {
-    await this.#take();
+  /**
+   * Sends requests at one time and measures until the last is answered.
+   *
+   * @param settleMs - Min duration of the measurement.
+   * @param isContinuous - Whether delays since the last measurement count, too: of work that continues after an answer.
+   */
+  async during(sent: readonly LargestRequest[], { settleMs = 60, isContinuous = false } = {}): Promise<Responsiveness> {
+    if (!isContinuous) await this.#take();
     const done = new AbortController();
-    const health = this.#probeHealth(done.signal);
+    const health = this.#probesHealth ? this.#probeHealth(done.signal) : 0;
     const startedMs = performance.now();
     const answers = Promise.all(sent.map((each) => this.send(each.method, each.path, each.body, each.key)));
     const gaps = this.#streams.run(settleMs, answers);
