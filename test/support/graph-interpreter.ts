@@ -272,17 +272,24 @@ const OPS: Record<string, Evaluate> = {
   },
 };
 
-/** Evaluates the named outputs of a graph in float64. */
-export function interpret(graph: Graph, feeds: Feeds): Record<string, Array64> {
+/** Evaluates the named outputs of a graph in float64: all of them, or those in `names` with the nodes that they need. */
+export function interpret(graph: Graph, feeds: Feeds, names: Iterable<string> = graph.outputs.keys()): Record<string, Array64> {
+  const outputs = [...names].map((name) => [name, graph.outputs.get(name)!] as const);
+  const needed = new Set<Value>(outputs.map(([, value]) => value));
+  const nodes = graph.nodes.toReversed().filter((node) => {
+    const isNeeded = node.outputs.some((output) => needed.has(output));
+    if (isNeeded) for (const input of node.inputs) needed.add(input);
+    return isNeeded;
+  });
   const values = new Map<Value, Array64>();
   for (const input of graph.inputs) if (feeds[input.name]) values.set(input, feeds[input.name]!);
   for (const [value, data] of graph.constants)
     values.set(value, array64(value.shape as number[], Array.from(data as ArrayLike<number | bigint>, Number)));
-  for (const node of graph.nodes) {
+  for (const node of nodes.toReversed()) {
     const inputs = node.inputs.map((input) => values.get(input)!);
     const evaluate = OPS[node.op];
     if (!evaluate) throw new Error(`the interpreter has no operator ${node.op}`);
     evaluate(inputs, node).forEach((result, i) => values.set(node.outputs[i]!, result));
   }
-  return Object.fromEntries([...graph.outputs].map(([name, value]) => [name, values.get(value)!]));
+  return Object.fromEntries(outputs.map(([name, value]) => [name, values.get(value)!]));
 }

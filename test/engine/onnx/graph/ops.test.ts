@@ -18,7 +18,7 @@ describe("op catalogue", () => {
         const shifted = (delta: number) => {
           const data = Float64Array.from(x.data);
           data[i]! += delta;
-          return interpret(graph, { ...feeds, [name]: { shape: x.shape, data } })["loss"]!.data[0]!;
+          return interpret(graph, { ...feeds, [name]: { shape: x.shape, data } }, ["loss"])["loss"]!.data[0]!;
         };
         const difference = (shifted(epsilon) - shifted(-epsilon)) / (2 * epsilon);
         // Central differences of a smooth function in float64 are good to about epsilon² and rounding/epsilon.
