@@ -54,11 +54,10 @@ describe("the published types", () => {
   it("contain no `any`", { timeout: 120_000 }, async () => {
     const out = await mkdtemp(join(tmpdir(), "whetstone-types-"));
     try {
-      // The native compiler writes them in a tenth of the time.
+      // The native compiler writes them in a tenth of the time; `npm run typecheck` checks the types.
       const compiler = join(ROOT, "node_modules/typescript-native/bin/tsc");
-      await promisify(execFile)(process.execPath, [compiler, "-p", "tsconfig.build.json", "--outDir", out, "--declarationMap", "false"], {
-        cwd: ROOT,
-      });
+      const options = ["--outDir", out, "--declarationMap", "false", "--noCheck"];
+      await promisify(execFile)(process.execPath, [compiler, "-p", "tsconfig.build.json", ...options], { cwd: ROOT });
       const files = (await readdir(out, { recursive: true })).filter((name) => name.endsWith(".d.ts"));
       expect(files.length).toBeGreaterThan(100);
       const found: string[] = [];

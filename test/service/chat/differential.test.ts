@@ -38,8 +38,17 @@ interface Output {
   readonly finish: string;
 }
 
-/** Returns 1,024 outputs, one for each seed from 0. */
-async function outputs(body: object): Promise<Output[]> {
+const known = new Map<string, Promise<Output[]>>();
+
+/** Returns 1,024 outputs, one for each seed from 0. Equal bodies have equal outputs, which several tests compare with theirs. */
+function outputs(body: object): Promise<Output[]> {
+  const key = JSON.stringify(body);
+  const found = known.get(key) ?? sampled(body);
+  known.set(key, found);
+  return found;
+}
+
+async function sampled(body: object): Promise<Output[]> {
   const answers = await Promise.all(Array.from({ length: REQUESTS }, (_, at) => complete({ n: WIDTH, seed: at * WIDTH, ...body })));
   return answers.flatMap(({ choices }) =>
     choices.map((choice: any) => ({ ids: choice.token_ids, text: choice.message.content, finish: choice.finish_reason })),
