@@ -29,7 +29,8 @@ type Work = { readonly modelId: string; readonly jobId: string };
 type Begin = (service: Address) => Promise<Work>;
 
 async function createModel(service: Address, lora: object | null): Promise<string> {
-  return (await send(service, "POST", MODELS, { project: "demo", name: "killed", base_model: BASE, lora })).id;
+  const name = lora === null ? "killed" : "killed-adapter";
+  return (await send(service, "POST", MODELS, { project: "demo", name, base_model: BASE, lora })).id;
 }
 
 const sft =
@@ -74,14 +75,22 @@ async function stateOf(service: Address, dataDir: string, { modelId }: Work, wei
 const timeless = (events: readonly { readonly type: string; readonly data: object }[]) =>
   events.map(({ type, data }) => [type, withoutTimes(data)]);
 
+interface Calm {
+  readonly service: Address;
+  readonly dataDir: string;
+}
+
+/** Starts a service that is not killed before the end of the test. */
+async function startCalm(): Promise<Calm> {
+  const dataDir = await temporaryDirectory();
+  return { dataDir, service: await startProcess(dataDir, { threads: THREADS[0] }) };
+}
+
 /** Runs the work in peace, then once for each step after which it is killed; all must end alike. */
-async function surviveKills(begin: Begin, steps: readonly number[], weights: string): Promise<void> {
-  const calmDir = await temporaryDirectory();
-  const calm = await startProcess(calmDir, { threads: THREADS[0] });
-  const expected = await begin(calm);
-  const events = timeless(await finishedEvents(calm, expected.jobId));
-  const state = await stateOf(calm, calmDir, expected, weights);
-  await calm.kill();
+async function surviveKills(calm: Calm, begin: Begin, steps: readonly number[], weights: string): Promise<void> {
+  const expected = await begin(calm.service);
+  const events = timeless(await finishedEvents(calm.service, expected.jobId));
+  const state = await stateOf(calm.service, calm.dataDir, expected, weights);
   for (const haltAt of steps) {
     const dataDir = await temporaryDirectory();
     const [before, after] = haltAt % 2 === 0 ? THREADS : [THREADS[1], THREADS[0]];
@@ -97,16 +106,18 @@ async function surviveKills(begin: Begin, steps: readonly number[], weights: str
   }
 }
 
-test("an SFT job that is killed after a step ends with the same weights and moments", { timeout: 240_000 }, () =>
-  surviveKills(sft(null), KILL_AFTER, "model.safetensors"),
+test("an SFT job that is killed after a step ends with the same weights and moments", { timeout: 240_000 }, async () =>
+  surviveKills(await startCalm(), sft(null), KILL_AFTER, "model.safetensors"),
 );
 
 test(
   "a preference job that is killed before and after a commit ends with the same weights and moments: all weights, and an adapter",
   { timeout: 240_000 },
   async () => {
-    await surviveKills(preferences(null, {}), KILL_AFTER, "model.safetensors");
+    const calm = await startCalm();
+    await surviveKills(calm, preferences(null, {}), KILL_AFTER, "model.safetensors");
     await surviveKills(
+      calm,
       preferences({ rank: 4 }, { reference_step: "start", length_normalization: true, label_smoothing: 0.1 }),
       [5],
       "adapter_model.safetensors",
@@ -120,9 +131,8 @@ test(
     timeout: 240_000,
   },
   async () => {
-    const sampling = await startProcess(await temporaryDirectory(), { threads: 1 });
-    const groups = await Promise.all(["one", "two"].map((word) => rollOut(sampling, `Say ${word}.`, { n: 4 })));
-    await sampling.kill();
+    const calm = await startCalm();
+    const groups = await Promise.all(["one", "two"].map((word) => rollOut(calm.service, `Say ${word}.`, { n: 4 })));
     const rl =
       (lora: object | null, config: object): Begin =>
       async (service) => {
@@ -130,7 +140,12 @@ test(
         const body = { model_id: modelId, trajectory_groups: groups, experimental_config: { learning_rate: 1e-3, ...config } };
         return { modelId, jobId: (await send(service, "POST", RL_JOBS, body)).id };
       };
-    await surviveKills(rl(null, {}), [1], "model.safetensors");
-    await surviveKills(rl({ rank: 4 }, { importance_sampling_level: "sequence", kl_penalty_coef: 0.1 }), [1], "adapter_model.safetensors");
+    await surviveKills(calm, rl(null, {}), [1], "model.safetensors");
+    await surviveKills(
+      calm,
+      rl({ rank: 4 }, { importance_sampling_level: "sequence", kl_penalty_coef: 0.1 }),
+      [1],
+      "adapter_model.safetensors",
+    );
   },
 );

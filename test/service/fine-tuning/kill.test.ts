@@ -120,37 +120,44 @@ async function killed(method: Method, { verb, number }: Call): Promise<Results> 
 
 const TIMEOUT_MS = 120_000;
 
+/** Kills per method, spread over all calls of the engine; none by default. */
+const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 0);
+
+type Point = readonly [method: Method, verb: string, number: number];
+
 // Progress is saved after the steps 3, 4, 6, 8 and 9, and a checkpoint right after the progress of the steps 4 and 8.
-test.each<[Method, string, number]>([
-  ["supervised", "optimStep", 3],
-  ["supervised", "optimStep", 6],
+const POINTS: readonly Point[] = [
   ["supervised", "optimStep", 10],
   ["supervised", "saveState", 2],
   ["supervised", "saveState", 3],
-  ["supervised", "saveState", 6],
   ["supervised", "saveState", 8],
-  ["dpo", "optimStep", 5],
   ["dpo", "saveState", 5],
   // A step has 16 rollouts, then a validation with 2.
-  ["reinforcement", "sample", 1],
   ["reinforcement", "sample", 25],
   ["reinforcement", "sample", 53],
   ["reinforcement", "publish", 4],
-  ["reinforcement", "forwardBackward", 2],
   ["reinforcement", "optimStep", 3],
-  ["reinforcement", "saveState", 1],
   ["reinforcement", "saveState", 4],
+];
+/** Further points, with `WHETSTONE_KILLS`. */
+const MORE_POINTS: readonly Point[] = [
+  ["supervised", "optimStep", 3],
+  ["supervised", "optimStep", 6],
+  ["supervised", "saveState", 6],
+  ["dpo", "optimStep", 5],
+  ["reinforcement", "sample", 1],
+  ["reinforcement", "forwardBackward", 2],
+  ["reinforcement", "saveState", 1],
   ["reinforcement", "saveState", 6],
-])(
+];
+
+test.each(KILLS > 0 ? [...POINTS, ...MORE_POINTS] : POINTS)(
   "a %s job whose service is killed in %s %i leaves the same bytes as an undisturbed one",
   async (method, verb, number) => {
     expect(await killed(method, { verb, number })).toEqual((await runOf(method)).results);
   },
   TIMEOUT_MS,
 );
-
-/** Kills per method, spread over all calls of the engine; none by default. */
-const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 0);
 
 test.each((Object.keys(METHODS) as Method[]).flatMap((method) => Array.from({ length: KILLS }, (_, index) => [method, index] as const)))(
   "a %s job whose service is killed in a call of the engine, %i, leaves the same bytes as an undisturbed one",
