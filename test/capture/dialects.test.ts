@@ -8,7 +8,7 @@ import { PLAYERS, type Player, type Target } from "../service/dialects/players.t
 import { comparable, spelled, startHarness, tokenizer } from "./support.ts";
 
 /** Runs of the property; `DIALECT_RUNS` asks for another number. */
-const RUNS = Number(process.env["DIALECT_RUNS"] ?? 6);
+const RUNS = Number(process.env["DIALECT_RUNS"] ?? 3);
 
 interface Script {
   readonly text: string;

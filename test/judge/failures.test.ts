@@ -20,6 +20,7 @@ import {
   type Entry,
   type Reply,
 } from "./support.ts";
+import { randomCases } from "../support/random-cases.ts";
 
 type Change = (entries: readonly Entry[], pick: number) => string;
 
@@ -82,8 +83,8 @@ function checkGroup(group: TrajectoryGroup, texts: readonly string[], isScored: 
 }
 
 describe("a judge that misbehaves", () => {
-  test.prop([answers, behavior, behavior, fc.nat({ max: 100 }), fc.nat()], { numRuns: 10_000 })(
-    "never causes a wrong reward, and its failures are recorded, in 10,000 random groups",
+  test.prop([answers, behavior, behavior, fc.nat({ max: 100 }), fc.nat()], { numRuns: randomCases(2000) })(
+    "never causes a wrong reward, and its failures are recorded, in random groups",
     async (texts, first, second, pick, seed) => {
       const model = {
         id: "judge",

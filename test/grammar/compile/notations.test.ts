@@ -10,6 +10,7 @@ import { Languages } from "../../../src/text/grammar/compile/regular/language.ts
 import { SchemaCompiler } from "../../../src/text/grammar/compile/schema/compiler.ts";
 import { structuralTagExpression } from "../../../src/text/grammar/compile/structural-tag.ts";
 import { languageOfExpression } from "./support.ts";
+import { randomCases } from "../../support/random-cases.ts";
 
 const regex = (source: string) => languageOfExpression((builder) => regexExpression(source, builder));
 /** Returns the language of texts in which an expression finds a match. */
@@ -49,7 +50,7 @@ describe("a regular expression", () => {
     fc.string({ unit: fc.constantFrom("a", "b", "c", "x", "A", "B", "0", "1", "-", "@", " ", "\n", "é", "😀", "\u2028"), maxLength: 6 }),
     fc.constantFrom("a".repeat(70), "a".repeat(69), "a".repeat(91), "ab".repeat(65), "a".repeat(64)),
   );
-  test.prop([fc.constantFrom(...SOURCES), text], { numRuns: 1500 })(
+  test.prop([fc.constantFrom(...SOURCES), text], { numRuns: randomCases(400) })(
     "accepts exactly the texts that JavaScript matches",
     (source, given) => {
       expect(regex(source).accepts(given)).toBe(new RegExp(`^(?:${source})$`, "u").test(given));
@@ -69,9 +70,12 @@ describe("a regular expression", () => {
       "^(?!a(?!b))",
     ],
   ];
-  test.prop([fc.constantFrom(...PARTS), text], { numRuns: 500 })("is anchored only where the expression has an anchor", (source, given) => {
-    expect(search(source).accepts(given)).toBe(new RegExp(source, "u").test(given));
-  });
+  test.prop([fc.constantFrom(...PARTS), text], { numRuns: randomCases(200) })(
+    "is anchored only where the expression has an anchor",
+    (source, given) => {
+      expect(search(source).accepts(given)).toBe(new RegExp(source, "u").test(given));
+    },
+  );
 
   it.each(["\\p{L}", "\\P{Lu}", "\\p{Script=Latin}", "\\p{Any}", "\\p{Assigned}", "\\s", "\\p{Co}"])(
     "contains the same characters as JavaScript for %s",
@@ -170,16 +174,15 @@ describe("an EBNF grammar", () => {
     expect(() => ebnf(source)).toThrow(message);
   });
 
-  test.prop([fc.string({ unit: fc.constantFrom(...'ab:=()[]{}|*+?"\\#-1,\n rot'.split("")), maxLength: 30 })], { numRuns: 500 })(
-    "parses any text or rejects it with an error code",
-    (source) => {
-      try {
-        ebnf(`root ::= ${source}`);
-      } catch (error) {
-        expect((error as { code?: string }).code).toMatch(/^E_(ARGUMENT|UNSUPPORTED)$/);
-      }
-    },
-  );
+  test.prop([fc.string({ unit: fc.constantFrom(...'ab:=()[]{}|*+?"\\#-1,\n rot'.split("")), maxLength: 30 })], {
+    numRuns: randomCases(200),
+  })("parses any text or rejects it with an error code", (source) => {
+    try {
+      ebnf(`root ::= ${source}`);
+    } catch (error) {
+      expect((error as { code?: string }).code).toMatch(/^E_(ARGUMENT|UNSUPPORTED)$/);
+    }
+  });
 });
 
 describe("a Lark grammar", () => {
@@ -213,7 +216,7 @@ describe("a Lark grammar", () => {
 describe("free text", () => {
   const strings = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "<", "é"), minLength: 1, maxLength: 4 }), { maxLength: 3 });
   const given = fc.string({ unit: fc.constantFrom("a", "b", "<", "é", "x", "😀"), maxLength: 12 });
-  test.prop([strings, given], { numRuns: 1000 })("accepts any text without the excluded strings", (without, text) => {
+  test.prop([strings, given], { numRuns: randomCases(300) })("accepts any text without the excluded strings", (without, text) => {
     expect(languageOfExpression((builder) => textWithout(without, builder)).accepts(text)).toBe(
       !without.some((each) => text.includes(each)),
     );

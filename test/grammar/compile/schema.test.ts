@@ -7,6 +7,7 @@ import { integersBetween } from "../../../src/text/grammar/compile/schema/number
 import { violationOf } from "../../../src/service/chat/answer/output-validation.ts";
 import { CASES } from "./schema-cases.ts";
 import { compileSchema, languageOfExpression, languageOfSchema } from "./support.ts";
+import { randomCases } from "../../support/random-cases.ts";
 
 function validatorOf(schema: unknown): (value: unknown) => boolean {
   const ajv = new Ajv2020({ strict: false, logger: false });
@@ -31,7 +32,7 @@ describe("a schema", () => {
   });
 
   const natural = fc.bigInt({ min: 0n, max: 10n ** 24n });
-  test.prop([natural, fc.oneof(natural, fc.bigInt({ min: 0n, max: 2000n }))], { numRuns: 200 })(
+  test.prop([natural, fc.oneof(natural, fc.bigInt({ min: 0n, max: 2000n }))], { numRuns: randomCases(80) })(
     "accepts exactly the integers between two bounds of any length",
     (low, more) => {
       const high = low + more;
@@ -395,7 +396,7 @@ function orderings(value: unknown, most = 2000): string[] {
 }
 
 describe("any JSON Schema", () => {
-  test.prop([schema, draws], { numRuns: 120 })("produces only valid values", (given, draw) => {
+  test.prop([schema, draws], { numRuns: randomCases(40) })("produces only valid values", (given, draw) => {
     const language = languageOrNull(given);
     if (language === null) return;
     const isValid = validatorOf(given);
@@ -406,15 +407,18 @@ describe("any JSON Schema", () => {
     }
   });
 
-  test.prop([schema, draws], { numRuns: 120 })("accepts a value, in some order of its members, exactly if it is valid", (given, draw) => {
-    const language = languageOrNull(given);
-    if (language === null) return;
-    const isValid = validatorOf(given);
-    for (let turn = 0; turn < 10; turn++) {
-      const value = near(given, given, draw);
-      const text = JSON.stringify(value);
-      const isAccepted = language.accepts(text) || orderings(value).some((each) => language.accepts(each));
-      expect([isAccepted, text]).toEqual([isValid(value), text]);
-    }
-  });
+  test.prop([schema, draws], { numRuns: randomCases(40) })(
+    "accepts a value, in some order of its members, exactly if it is valid",
+    (given, draw) => {
+      const language = languageOrNull(given);
+      if (language === null) return;
+      const isValid = validatorOf(given);
+      for (let turn = 0; turn < 10; turn++) {
+        const value = near(given, given, draw);
+        const text = JSON.stringify(value);
+        const isAccepted = language.accepts(text) || orderings(value).some((each) => language.accepts(each));
+        expect([isAccepted, text]).toEqual([isValid(value), text]);
+      }
+    },
+  );
 });

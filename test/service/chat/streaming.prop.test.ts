@@ -2,6 +2,7 @@
 import { fc, test } from "@fast-check/vitest";
 import { expect } from "vitest";
 import { joinChoice, readEvents, spelled, tokenizer, useChatServer, type ChatServerOptions } from "./support.ts";
+import { randomCases } from "../../support/random-cases.ts";
 
 let said: readonly (readonly number[])[] = [[]];
 let pauses: readonly number[] = [0];
@@ -116,7 +117,7 @@ test.prop(
     fc.boolean(),
     forced,
   ],
-  { numRuns: 160 },
+  { numRuns: randomCases(60) },
 )("a stream joins to the plain answer", async (sampled, given, conversation, times, isThinking, { fields: forcing, says }) => {
   // A constrained engine produces complete calls; only the plain answer returns calls cut by a stop string or a limit as content.
   const isForced = says.length > 0;

@@ -18,7 +18,7 @@ const END = tokenizer.eosTokenIds[0]!;
 const spelled = (text: string): number[] => [...text].flatMap((letter) => [...tokenizer.encode(letter)]);
 
 /** Runs of the property; `DIALECT_RUNS` asks for another number. */
-const RUNS = Number(process.env["DIALECT_RUNS"] ?? 8);
+const RUNS = Number(process.env["DIALECT_RUNS"] ?? 4);
 
 interface Script {
   readonly text: string;

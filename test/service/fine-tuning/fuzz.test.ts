@@ -12,7 +12,7 @@ import { onSqlite } from "../../support/postgres.ts";
 beforeEach(onSqlite);
 
 /** Mutated requests per kind; `FINE_TUNING_FUZZ_RUNS` asks for another number. @default 60 */
-const RUNS = Number(process.env["FINE_TUNING_FUZZ_RUNS"] ?? 60);
+const RUNS = Number(process.env["FINE_TUNING_FUZZ_RUNS"] ?? 30);
 
 const TIMEOUT_MS = 60_000 + 1000 * RUNS;
 

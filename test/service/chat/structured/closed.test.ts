@@ -5,6 +5,7 @@ import { compileOutput } from "../../../../src/service/chat/generate/output-gram
 import { violationOf } from "../../../../src/service/chat/answer/output-validation.ts";
 import { withClosedObjects } from "../../../../src/text/grammar/compile/schema/closed.ts";
 import { compileSchema, languageOf, languageOfSchema } from "../../../grammar/compile/support.ts";
+import { randomCases } from "../../../support/random-cases.ts";
 
 const CLOSED = { closesObjects: true };
 const properties = { a: { type: "integer" }, b: { type: "integer" } };
@@ -99,18 +100,21 @@ const document = fc
   .map(([given, shared]) => ({ allOf: [given], $defs: { shared: { anyOf: [shared, { type: "null" }] } } }));
 const draws = fc.infiniteStream(fc.nat(0xffff)).map((stream) => (below: number) => (stream.next().value ?? 0) % below);
 
-test.prop([document, draws], { numRuns: 150 })("the validation accepts every text of a grammar with closed objects", (given, draw) => {
-  let compiled: ReturnType<typeof compileSchema>;
-  try {
-    compiled = compileSchema(given, CLOSED);
-  } catch (error) {
-    expect(String(error)).toMatch(/No text matches|left-recursive|call stack/);
-    return;
-  }
-  if (compiled.loose.length > 0) return;
-  const closed = JSON.stringify(withClosedObjects(given));
-  for (let turn = 0; turn < 3; turn++) {
-    const text = compiled.language.walk(draw);
-    if (text !== null) expect([text, violationOf(closed, text)]).toEqual([text, null]);
-  }
-});
+test.prop([document, draws], { numRuns: randomCases(60) })(
+  "the validation accepts every text of a grammar with closed objects",
+  (given, draw) => {
+    let compiled: ReturnType<typeof compileSchema>;
+    try {
+      compiled = compileSchema(given, CLOSED);
+    } catch (error) {
+      expect(String(error)).toMatch(/No text matches|left-recursive|call stack/);
+      return;
+    }
+    if (compiled.loose.length > 0) return;
+    const closed = JSON.stringify(withClosedObjects(given));
+    for (let turn = 0; turn < 3; turn++) {
+      const text = compiled.language.walk(draw);
+      if (text !== null) expect([text, violationOf(closed, text)]).toEqual([text, null]);
+    }
+  },
+);

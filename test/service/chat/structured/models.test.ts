@@ -14,6 +14,7 @@ import { violationOf } from "../../../../src/service/chat/answer/output-validati
 import type { SchemaObject } from "../../../../src/text/grammar/compile/schema/keywords.ts";
 import { languageOf } from "../../../grammar/compile/support.ts";
 import { ZOD_MODELS, ZOD_OPTIONS } from "./zod-models.ts";
+import { randomCases } from "../../../support/random-cases.ts";
 
 interface Case {
   readonly name: string;
@@ -85,8 +86,8 @@ function generator(seed: number): (below: number) => number {
 }
 
 describe.each([
-  ["pydantic", pydanticCases, 55, 1],
-  ["zod", zodCases, 22, 0],
+  ["pydantic", pydanticCases, randomCases(11), 1],
+  ["zod", zodCases, randomCases(6), 0],
 ] as const)("schemas of %s", (_library, casesOf, perSchema, least) => {
   it("compile, and their outputs are valid for ajv unless the validation rejects them too", () => {
     const draw = generator(1);
@@ -109,7 +110,8 @@ describe.each([
       }
     }
     expect(wrong).toEqual([]);
-    expect(counts.outputs).toBeGreaterThan(5000);
+    // Few schemas have no output that is short enough.
+    expect(counts.outputs).toBeGreaterThan(0.9 * perSchema * casesOf().length);
     // The validation rejects some outputs, but few.
     expect(counts.found).toBeLessThan(counts.outputs / 20);
     expect(counts.found).toBeGreaterThanOrEqual(least);
