@@ -9,10 +9,14 @@ import { CASES } from "./schema-cases.ts";
 import { compileSchema, languageOfExpression, languageOfSchema } from "./support.ts";
 import { randomCases } from "../../support/random-cases.ts";
 
+// Each instance compiles the schema of schemas anew.
+const ajv = new Ajv2020({ strict: false, logger: false });
+ajvFormats.default(ajv);
+
 function validatorOf(schema: unknown): (value: unknown) => boolean {
-  const ajv = new Ajv2020({ strict: false, logger: false });
-  ajvFormats.default(ajv);
-  return ajv.compile(schema as object) as (value: unknown) => boolean;
+  const validator = ajv.compile(schema as object) as (value: unknown) => boolean;
+  if (typeof schema === "object") ajv.removeSchema(schema as object);
+  return validator;
 }
 
 const draws = fc.infiniteStream(fc.nat(0xffff)).map((stream) => (below: number) => (stream.next().value ?? 0) % below);

@@ -66,14 +66,23 @@ const regExp = Object.assign(
   { code: "" },
 );
 
-function ajvOf({ schema, readable }: Case): ValidateFunction {
-  // Decimal multiples are compared up to rounding.
-  const ajv = new Ajv2020({ strict: false, logger: false, multipleOfPrecision: 6, code: { regExp } });
-  ajvFormats.default(ajv);
+// Decimal multiples are compared up to rounding. Each instance compiles the schema of schemas anew.
+const ajv = new Ajv2020({ strict: false, logger: false, multipleOfPrecision: 6, code: { regExp } });
+ajvFormats.default(ajv);
+
+function compiled(schema: SchemaObject): ValidateFunction {
   try {
     return ajv.compile(schema);
+  } finally {
+    ajv.removeSchema(schema);
+  }
+}
+
+function ajvOf({ schema, readable }: Case): ValidateFunction {
+  try {
+    return compiled(schema);
   } catch {
-    return ajv.compile(readable);
+    return compiled(readable);
   }
 }
 
