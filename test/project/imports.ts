@@ -14,8 +14,16 @@ export interface Import {
   readonly kind: "value" | "type" | "dynamic";
 }
 
+const known = new Map<string, readonly Import[]>();
+
 /** Returns all imports, re-exports and `import()` calls of `file`, except `import()` with a computed name. */
-export function importsOf(file: string): Import[] {
+export function importsOf(file: string): readonly Import[] {
+  const found = known.get(file) ?? parsedImports(file);
+  known.set(file, found);
+  return found;
+}
+
+function parsedImports(file: string): Import[] {
   const source = ts.createSourceFile(file, read(file), ts.ScriptTarget.ES2023, false);
   const found: Import[] = [];
   const add = (specifier: ts.Expression | undefined, kind: Import["kind"]): void => {
