@@ -16,7 +16,7 @@ import { goldAnswer } from "./instructions/gold.ts";
 import { instructionMessages, instructionScenario } from "./instructions/task.ts";
 
 const [base = "", ...numbers] = process.argv.slice(2);
-const [seed = 1, rounds = 1, prompts = 128, heldOut = 160, count = 480] = numbers.map(Number);
+const [seed = 1, rounds = 1, prompts = 160, heldOut = 200, count = 160] = numbers.map(Number);
 if (
   base === "" ||
   base.startsWith("-") ||
@@ -57,12 +57,12 @@ for (let round = 0; round < rounds; round++) {
     progress: false,
   });
 
-  // 2. Pair answers to the same prompt with rewards that differ by at least 0.3, at most two pairs per prompt.
-  const pairs = preferencePairs(groups, { minMargin: 0.3, pairsPerGroup: 2 });
+  // 2. Pair answers to the same prompt with rewards that differ by at least 0.3, at most four pairs per prompt.
+  const pairs = preferencePairs(groups, { minMargin: 0.3, pairsPerGroup: 4 });
 
   // 3. Upload the pairs as an artifact, and train one epoch on them.
   const data = await uploadPreferences(service, { project: model.project, name, train: pairs });
-  const job = await model.trainPreferences(data, { referenceStep: "start", beta: 0.1, batchSize: 16, learningRate: 3e-4 });
+  const job = await model.trainPreferences(data, { referenceStep: "start", beta: 0.1, batchSize: 16, learningRate: 1e-4 });
   const { step, metrics } = await job.done();
 
   // 4. Evaluate greedily on held-out prompts, with topics that occur in no pair.
