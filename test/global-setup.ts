@@ -23,8 +23,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
       ? `Tests of the device webgpu run on ${adapterDriver}`
       : `Tests of the device webgpu are skipped: ${missingAdapter}`,
   );
-  const directory = await createMemoryDirectory();
-  // The processes of the tests start later.
+  // Not for the modes of vitest.config.ts, which train for minutes and load real models. The processes of the tests start later.
+  const directory = project.config.mode === "test" ? await createMemoryDirectory() : null;
   if (directory !== null) process.env["TMPDIR"] = directory;
   await build();
   project.onTestsRerun(build);

@@ -6,7 +6,7 @@ import { join } from "node:path";
 /** Directory of a file system in memory, on Linux. */
 const MEMORY = "/dev/shm";
 const NAME = "whetstone-tests-";
-/** Min room of the file system, and min free memory. The tests use a tenth. */
+/** Min room of the file system, and min free memory. */
 const [MIN_ROOM_BYTES, MIN_FREE_BYTES] = [4 * 2 ** 30, 8 * 2 ** 30];
 
 /** Creates the directory of this process, and removes those of processes that were killed; null without room. */
