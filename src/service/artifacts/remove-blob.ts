@@ -1,11 +1,8 @@
-/**
- * Rows and removals of blobs. Several processes of a Postgres database may store and remove equal contents at the same time: a transaction
- * that inserts a row for a blob and a removal lock the digest, so that no committed row lacks its blob.
- */
+/** Removal of blobs without a row, and the check of a blob before the commit of its row; see `store/blob-locks.ts`. */
 import { UnavailableError } from "../../base/errors.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
-import { isBlobReferenced } from "../store/artifacts.ts";
-import { isShared, lockName, transactLocking } from "../store/database.ts";
+import { keepBlob, unlessReferenced } from "../store/blob-locks.ts";
+import { isShared } from "../store/database.ts";
 import type { Store } from "../store/tables.ts";
 import type { BlobStore, WrittenBlob } from "./blob-store.ts";
 
@@ -23,8 +20,6 @@ export class BlobRemovedError extends UnavailableError {
   }
 }
 
-const lockOf = (sha256: string) => `blob ${sha256}`;
-
 /**
  * Checks that no other process has removed a blob since it was written. None removes it before the end of the transaction, which inserts a
  * row that references the blob.
@@ -37,18 +32,8 @@ export async function requireBlob(
   blob: Pick<WrittenBlob, "sha256" | "sizeBytes">,
 ): Promise<void> {
   if (!isShared(transaction)) return;
-  await lockName(transaction, lockOf(blob.sha256), { isShared: true });
+  await keepBlob(transaction, blob.sha256);
   if (!(await blobs.has(blob))) throw new BlobRemovedError();
-}
-
-/** Calls `remove` if no row references a blob, and no other process is about to commit such a row. */
-export async function unlessReferenced(store: Store, sha256: string, remove: () => Promise<void>): Promise<void> {
-  if (await isBlobReferenced(store, sha256)) return;
-  if (!isShared(store)) return remove();
-  await transactLocking(store, async (transaction) => {
-    await lockName(transaction, lockOf(sha256), { isShared: false });
-    if (!(await isBlobReferenced(transaction, sha256))) await remove();
-  });
 }
 
 /** Removes a blob that no artifact file references. Logs a failure; the next start moves the blob to the quarantine. */

@@ -1,6 +1,5 @@
 /** Daily comparison of an S3 storage with the database: missing files are logged, and what interruptions left is removed. */
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
-import { unlessReferenced } from "../artifacts/remove-blob.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import { repeat } from "../common/repeat.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
@@ -8,6 +7,7 @@ import { storedBlob } from "../disk/stored-path.ts";
 import { CachedStorage, keyOf } from "../storage/cached.ts";
 import type { RemoteFile } from "../storage/remote.ts";
 import type { Storage } from "../storage/storage.ts";
+import { unlessReferenced } from "../store/blob-locks.ts";
 import type { Store } from "../store/tables.ts";
 import { eachStoredFile, isInStorage, type StoredFile } from "./inventory.ts";
 
