@@ -28,6 +28,9 @@ async function oracle(): Promise<{ rows: number[][]; logprobs: number[][] }> {
   return JSON.parse(text) as { rows: number[][]; logprobs: number[][] };
 }
 
+/** Difference of log-probabilities between -8 and -16 by five roundings: their distance in float32 is 9.5e-7, and it depends on the processor. */
+const ROUNDING = 5e-6;
+
 /** Declares the tests; `get` gives the engine once it has started. */
 export function trainingBehaviours(get: () => Subject): void {
   describe("a base model", () => {
@@ -277,7 +280,7 @@ export function trainingBehaviours(get: () => Subject): void {
       await train(engine, model, 2);
       const before = await engine.forward(model, rows);
       await engine.resetOptimizer(model);
-      expect(largestDifference(await engine.forward(model, rows), before)).toBeLessThan(1e-6);
+      expect(largestDifference(await engine.forward(model, rows), before)).toBeLessThan(ROUNDING);
       await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
       expect(await engine.optimStep(model, { learningRate: 0 })).toMatchObject({ step: 1 });
     });
@@ -288,7 +291,7 @@ export function trainingBehaviours(get: () => Subject): void {
       await engine.forwardBackward(reset, rowsOf(2), { kind: "cross-entropy" });
       await engine.resetOptimizer(reset);
       for (const model of [reset, plain]) await train(engine, model, 1);
-      expect(largestDifference(await engine.forward(reset, rowsOf(4)), await engine.forward(plain, rowsOf(4)))).toBeLessThan(1e-6);
+      expect(largestDifference(await engine.forward(reset, rowsOf(4)), await engine.forward(plain, rowsOf(4)))).toBeLessThan(ROUNDING);
     });
 
     it("has no memory of the moments after a reset", async () => {
@@ -374,7 +377,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(largestDifference(await engine.forward(trained, rows), base)).toBeGreaterThan(1e-3);
       expect(largestDifference(await engine.forward(untouched, rows), base)).toBe(0);
       const another = await fresh();
-      expect(largestDifference(await engine.forward(another, rows), base)).toBeLessThan(1e-6);
+      expect(largestDifference(await engine.forward(another, rows), base)).toBeLessThan(ROUNDING);
       for (const model of [trained, untouched, another]) await engine.unload(model);
       expect(await codeOf(engine.forward(trained, rows))).toBe("E_NOT_FOUND");
     });
