@@ -160,33 +160,37 @@ test.each([
 test.each([
   { label: "every parameter", rank: null },
   { label: "an adapter", rank: 4 },
-])("$label: gradients of a batch in slices equal the sum over its rows and are bit-identical with 1, 2 and 4 threads", async ({ rank }) => {
-  const layout = baseLayout(wide);
-  const period = Float32Array.from({ length: 10_007 }, (_, i) => (uniform(1n, i) - 0.5) * 0.2);
-  const random = (length: number, shift: number) => Float32Array.from({ length }, (_, i) => period[(i + shift) % period.length]!);
-  const weights = random(layout.length, 0);
-  const base = { config: wide, layout, weights, rotary: rotaryTables(wide) };
-  const adapters = adapterLayout(wide, 4);
-  const model: BatchModel = rank
-    ? { base, lora: { rank, alpha: 8 }, layout: adapters, parameters: random(adapters.length, 99) }
-    : { base, lora: null, layout, parameters: weights };
-  const rows = Array.from({ length: 2 }, (_, row): Row => {
-    const tokens = Int32Array.from({ length: 240 }, (__, t) => (row * 3100 + t * 167 + ((row * t) % 7)) % wide.vocabularySize);
-    return { tokens, weights: new Float32Array(240).fill(1 / 480, 1) };
-  });
-  const gradients = async (of: readonly Row[], threads: number) => {
-    const sum = new Float32Array(model.layout.length);
-    const runner = new BatchRunner(threads);
-    const batches = planBatches(of, batchLimits(wide));
-    expect(batches).toHaveLength(1);
-    await runner.run(model, of, batches[0]!, { kind: "cross-entropy" }, sum);
-    return sum;
-  };
-  const one = await gradients(rows, 1);
-  for (const threads of [2, 4])
-    expect(Buffer.compare(Buffer.from((await gradients(rows, threads)).buffer), Buffer.from(one.buffer))).toBe(0);
-  const [first, second] = [await gradients(rows.slice(0, 1), 2), await gradients(rows.slice(1), 2)];
-  const largest = one.reduce((most, each) => Math.max(most, Math.abs(each)), 0);
-  expect(largest).toBeGreaterThan(0);
-  expect(one.every((each, at) => Math.abs(each - first[at]! - second[at]!) <= 1e-5 * largest)).toBe(true);
-});
+])(
+  "$label: gradients of a batch in slices equal the sum over its rows and are bit-identical with 1, 2 and 4 threads",
+  { timeout: 120_000 },
+  async ({ rank }) => {
+    const layout = baseLayout(wide);
+    const period = Float32Array.from({ length: 10_007 }, (_, i) => (uniform(1n, i) - 0.5) * 0.2);
+    const random = (length: number, shift: number) => Float32Array.from({ length }, (_, i) => period[(i + shift) % period.length]!);
+    const weights = random(layout.length, 0);
+    const base = { config: wide, layout, weights, rotary: rotaryTables(wide) };
+    const adapters = adapterLayout(wide, 4);
+    const model: BatchModel = rank
+      ? { base, lora: { rank, alpha: 8 }, layout: adapters, parameters: random(adapters.length, 99) }
+      : { base, lora: null, layout, parameters: weights };
+    const rows = Array.from({ length: 2 }, (_, row): Row => {
+      const tokens = Int32Array.from({ length: 240 }, (__, t) => (row * 3100 + t * 167 + ((row * t) % 7)) % wide.vocabularySize);
+      return { tokens, weights: new Float32Array(240).fill(1 / 480, 1) };
+    });
+    const gradients = async (of: readonly Row[], threads: number) => {
+      const sum = new Float32Array(model.layout.length);
+      const runner = new BatchRunner(threads);
+      const batches = planBatches(of, batchLimits(wide));
+      expect(batches).toHaveLength(1);
+      await runner.run(model, of, batches[0]!, { kind: "cross-entropy" }, sum);
+      return sum;
+    };
+    const one = await gradients(rows, 1);
+    for (const threads of [2, 4])
+      expect(Buffer.compare(Buffer.from((await gradients(rows, threads)).buffer), Buffer.from(one.buffer))).toBe(0);
+    const [first, second] = [await gradients(rows.slice(0, 1), 2), await gradients(rows.slice(1), 2)];
+    const largest = one.reduce((most, each) => Math.max(most, Math.abs(each)), 0);
+    expect(largest).toBeGreaterThan(0);
+    expect(one.every((each, at) => Math.abs(each - first[at]! - second[at]!) <= 1e-5 * largest)).toBe(true);
+  },
+);
