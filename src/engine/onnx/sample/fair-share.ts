@@ -7,33 +7,46 @@ import type { RequestGroup } from "../../../base/util/request-group.ts";
 import { priorityOf, type Request } from "./request.ts";
 
 /**
- * Max keys with a recorded share. Beyond it, keys without more than the present share are removed, which does not change their order.
+ * Max keys with a recorded share. Beyond it, keys with the smallest share are removed, which does not change their order.
  */
 const MAX_KNOWN = 4096;
 
-/** Milliseconds that each key has used. A new key starts where the present one is, not at zero. */
+/**
+ * Milliseconds of prefill that a client without waiting prompts saves up, at most. A client with few prompts is served at once, instead of
+ * in turns with a client that always has some.
+ */
+const CREDIT_MS = 50;
+
+/** Milliseconds that each key has used. A new key starts where the present one is, less its credit, and not at zero. */
 class VirtualTimes<K> {
+  readonly #credit: number;
   readonly #used = new Map<K, number>();
   /** Time of the key that was served last, when its turn began. */
   #now = 0;
 
+  /** @param credit - Max milliseconds by which a key may be behind the present one. */
+  constructor(credit: number) {
+    this.#credit = credit;
+  }
+
   of(key: K): number {
-    return Math.max(this.#used.get(key) ?? 0, this.#now);
+    return Math.max(this.#used.get(key) ?? -Infinity, this.#now - this.#credit);
   }
 
   /** Adds the time of one turn to the keys that it served, in equal parts. */
   charge(keys: ReadonlySet<K>, ms: number): void {
-    this.#now = [...keys].reduce((smallest, key) => Math.min(smallest, this.of(key)), Infinity);
+    const smallest = [...keys].reduce((least, key) => Math.min(least, this.of(key)), Infinity);
+    this.#now = Math.max(this.#now, smallest);
     for (const key of keys) this.#used.set(key, this.of(key) + ms / keys.size);
     if (this.#used.size <= MAX_KNOWN) return;
-    for (const [key, used] of this.#used) if (used <= this.#now) this.#used.delete(key);
+    for (const [key, used] of this.#used) if (used <= this.#now - this.#credit) this.#used.delete(key);
   }
 }
 
 /** Shares of clients and groups: the client with the smallest share is served next, and of its groups the one with the smallest share. */
 export class FairShare {
-  readonly #clients = new VirtualTimes<string>();
-  readonly #groups = new VirtualTimes<number>();
+  readonly #clients = new VirtualTimes<string>(CREDIT_MS);
+  readonly #groups = new VirtualTimes<number>(0);
 
   /** Adds the time of one turn to the clients and groups that it served, in equal parts. */
   charge(groups: readonly RequestGroup[], ms: number): void {
