@@ -134,8 +134,6 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       await new Promise(setImmediate);
       this.#dropCancelled();
       await this.#prefill();
-      // First tokens do not wait for the decode step of other rows.
-      this.#flush();
       for (const [key, batch] of this.#batches) {
         if (batch.size > 0) await this.#decode(batch);
         else if (!this.#isStarting(key)) this.#batches.drop(key);
@@ -164,6 +162,8 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       if (!task) return;
       ({ policy } = first(task.requests));
       await this.#step(task, endMs);
+      // First tokens wait neither for other prompts nor for the decode step of other rows.
+      this.#flush();
     } while (endMs !== null && this.#limiters.promptTokens(policy.weights.config, endMs) >= BLOCK_TOKENS);
   }
 

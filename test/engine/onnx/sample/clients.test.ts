@@ -47,6 +47,19 @@ describe("prefill time", () => {
     expect(shares.next([request("a", 1), request("b", 2), request("c", 3)])!.group.client).toBe("a");
   });
 
+  test("a client without waiting prompts has a credit of 50 ms, in which it is served without a break", () => {
+    const shares = new FairShare();
+    const [flood, other] = [request("flood", 1), request("other", 2)];
+    for (let turn = 0; turn < 20; turn++) shares.charge([flood.group], 10);
+    const served: string[] = [];
+    for (let turn = 0; turn < 9; turn++) {
+      const { group } = shares.next([flood, other])!;
+      served.push(group.client);
+      shares.charge([group], 20);
+    }
+    expect(served).toEqual(["other", "other", "other", "flood", "other", "flood", "other", "flood", "other"]);
+  });
+
   test("suspended requests continue before other requests of their client, but not before other clients", () => {
     const shares = new FairShare();
     shares.charge([{ client: "a", id: 1 }], 30);
