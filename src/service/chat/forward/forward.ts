@@ -68,6 +68,8 @@ export interface ForwardCall {
 interface Target {
   /** Name of the base model, or of the adapter, on the upstream. */
   readonly name: string;
+  /** Identifier of the base model. */
+  readonly base: string;
   /** Value of `model` in the response. */
   readonly resolvedName: string;
   /** Max tokens of prompt and output; null if the upstream does not report it. */
@@ -217,11 +219,11 @@ export class ChatForwarder {
   }
 
   /** Charges a request to its accounts, and returns its observation; null if nobody observes it. */
-  #observe({ request, charged, scope, dialect }: ForwardCall, { name, resolvedName: model }: Target): ForwardedObservation | null {
+  #observe({ request, charged, scope, dialect }: ForwardCall, { base, resolvedName: model }: Target): ForwardedObservation | null {
     const { choices, isStream } = request;
     const messages = () => (parseJson(request.text()) as { readonly messages?: readonly unknown[] }).messages ?? [];
     const observer = observeChat(this.#options.observer, charged, { scope, dialect, model, choices, isStream, messages });
-    return observer === null ? null : new ForwardedObservation(observer, { base: name, model });
+    return observer === null ? null : new ForwardedObservation(observer, { base, model });
   }
 
   /** Returns the body of a stream with a request for its token counts, where the upstream supports it. */
@@ -243,14 +245,14 @@ export class ChatForwarder {
     const base = upstream.baseModels.get(id);
     // The local route rejects a key that may not sample base models.
     if (base !== undefined && visibility.modelId !== null) return null;
-    const contextLengthOf = (ofBase: string) => ({ contextLength: upstream.contextLengthOf(ofBase) });
-    if (base !== undefined) return { name: base, resolvedName: id, ...contextLengthOf(id), adapter: null };
+    const ofBase = (name: string) => ({ base: name, contextLength: upstream.contextLengthOf(name) });
+    if (base !== undefined) return { name: base, resolvedName: id, ...ofBase(id), adapter: null };
     // The local route rejects unknown names.
     const found = await this.#find(id, [], visibility).catch(() => null);
     const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
     if (found === null || name === undefined) return null;
     const { model: row, checkpoint } = found;
-    const shared = { resolvedName: resolvedNameOf(id, found), ...contextLengthOf(row.base_model) };
+    const shared = { resolvedName: resolvedNameOf(id, found), ...ofBase(row.base_model) };
     // Step 0 is the base model itself: a new adapter changes nothing.
     if (checkpoint.state_dir === null) return { name, ...shared, adapter: null };
     if (upstream.options.adapters !== true || row.lora === null) return null;

@@ -56,7 +56,7 @@ export interface ForwardableRequest {
   /** Known fields that are neither undefined nor null, and whether each has the effect of an absent field. */
   readonly fields: ReadonlyMap<string, boolean>;
   readonly unknownFields: readonly string[];
-  /** Number of choices; 1 for a value that is no number. */
+  /** Number of choices, as far as it is valid: 1 to {@link MAX_CHOICES}. The other server rejects any other value of `n`. */
   readonly choices: number;
   /** Whether a stream is asked for. */
   readonly isStream: boolean;
@@ -118,6 +118,15 @@ function once(compute: () => string): () => string {
   return () => (text ??= compute());
 }
 
+/** Max choices that vLLM accepts by default. */
+const MAX_CHOICES = 16_384;
+
+/** Returns the number of choices in a request that another server validates. */
+function choicesIn(n: unknown): number {
+  const count = typeof n === "string" ? Number(n) : n;
+  return typeof count === "number" && Number.isInteger(count) ? Math.min(Math.max(count, 1), MAX_CHOICES) : 1;
+}
+
 /** Returns a request as it is forwarded. `text` returns its body as JSON. */
 function forwardableOf(fields: Members, text: () => string): ForwardableRequest {
   const given = [...FIELD_NAMES].filter(([field]) => fields[field] !== undefined && fields[field] !== null);
@@ -125,7 +134,7 @@ function forwardableOf(fields: Members, text: () => string): ForwardableRequest 
     model: fields["model"],
     fields: new Map(given.map(([field, known]) => [field, isDefault(known, fields[field])])),
     unknownFields: Object.keys(fields).filter((field) => !FIELD_NAMES.has(field)),
-    choices: typeof fields["n"] === "number" ? Math.max(1, fields["n"]) : 1,
+    choices: choicesIn(fields["n"]),
     isStream: fields["stream"] === true,
     asksForUsage: isRecord(fields["stream_options"]) && fields["stream_options"]["include_usage"] === true,
     text,
