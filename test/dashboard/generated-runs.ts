@@ -1,6 +1,7 @@
 /** Run directories of any size with plausible contents; equal options give equal bytes. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { seededRandom } from "../support/seeded-random.ts";
 
 /** Options of {@link generateRun}. */
 export interface GeneratedRun {
@@ -24,17 +25,6 @@ export interface GeneratedRun {
 /** Start of the recorded times. */
 const START_MS = Date.UTC(2026, 0, 5, 9, 0, 0);
 const STEP_MS = 14_000;
-
-/** Returns uniform random numbers in [0, 1): mulberry32. */
-export function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 const fileName = (step: number) => `${String(step).padStart(6, "0")}.jsonl`;
@@ -123,7 +113,7 @@ function trainedOf(rollouts: readonly { readonly trajectories: readonly object[]
 /** Writes a run below `root` and returns its directory. */
 export async function generateRun(root: string, options: GeneratedRun): Promise<string> {
   const { name, seed, steps, groups = 4, size = 4, evaluateEvery = 10, hasTokens = true, hasTool = false, hasEnded = true } = options;
-  const random = randomNumbers(seed);
+  const random = seededRandom(seed);
   const directory = join(root, name);
   for (const folder of ["trajectories/train", "trajectories/eval", "trained"]) await mkdir(join(directory, folder), { recursive: true });
   const successAt = (step: number) => 0.15 + 0.8 * (1 - Math.exp((-step * (1 + (seed % 3) * 0.3)) / (0.35 * steps + 1)));

@@ -9,6 +9,7 @@ import { readGenerationDefaults } from "../../src/service/models/generation-defa
 import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 import { scratch } from "../export/support.ts";
 import { type Field, fieldsOf, smallModel } from "./support.ts";
+import { seededRandom } from "../support/seeded-random.ts";
 
 const COUNT = Number(process.env["GGUF_MUTATIONS"] ?? 120);
 /** Maximum growth of the process's memory over all files, in bytes. */
@@ -16,17 +17,6 @@ const MAX_GROWTH = 600 * 2 ** 20;
 
 const original = await smallModel();
 const { fields, headerBytes } = fieldsOf(original);
-
-/** Returns a source of numbers in [0, 1) with a fixed seed (mulberry32). */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 const HOSTILE = [
   0n,
@@ -123,7 +113,7 @@ test(`${COUNT} mutations end with an error that names the problem, or load`, { t
   const results = { loaded: 0, refused: 0 };
   let slowest = 0;
   for (let seed = 1; seed <= COUNT; seed++) {
-    await writeFile(path, mutated(randomFrom(seed)));
+    await writeFile(path, mutated(seededRandom(seed)));
     const start = performance.now();
     const error = await load(path);
     slowest = Math.max(slowest, performance.now() - start);

@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type JobEvent, RL_JOBS, startProcess } from "./support.ts";
+import { seededRandom } from "../support/seeded-random.ts";
 
 type ServiceProcess = Awaited<ReturnType<typeof startProcess>>;
 
@@ -31,17 +32,6 @@ export interface KilledPair {
   readonly killOne: () => Promise<void>;
 }
 
-/** Returns a generator of numbers in [0, 1) that a seed determines (mulberry32). */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Starts both processes, which end with the test. */
 export async function startPair({
   dataDir,
@@ -52,7 +42,7 @@ export async function startPair({
   readonly database: string;
   readonly seed: number;
 }): Promise<KilledPair> {
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   const start = () => startProcess(dataDir, { database, threads: 1 });
   const services = [await start(), await start()];
 

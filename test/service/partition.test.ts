@@ -71,6 +71,8 @@ describe.skipIf(missingPostgres !== null)(
         expect(await finishedEvents(one, job)).toEqual(events);
         expect((await one.ok("GET", `${MODELS}/${id}/checkpoints`)).data.map((each: { step: number }) => each.step)).toEqual([0, 1]);
         expect((await readdir(join(dataDir, "checkpoints", id))).filter((name) => name.startsWith("1-"))).toHaveLength(1);
+        // The next job starts from the checkpoint of the other process, in either process.
+        expect((await finishedEvents(one, await startRlJob(one, id))).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
       },
     );
 

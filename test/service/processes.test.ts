@@ -1,10 +1,8 @@
 /** Two service processes on one Postgres database and one data directory: leases of jobs, takeover, and requests to the other process. */
-import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { deferred } from "../../src/base/util/deferred.ts";
 import { missingPostgres, temporarySchema } from "../support/postgres.ts";
-import { startPostgresProxy } from "../support/postgres-proxy.ts";
 import { createModel, finishedEvents, MODELS, RL_JOBS, startRlJob, startTestService, temporaryDirectory } from "./support.ts";
 
 type Before = NonNullable<NonNullable<Parameters<typeof startTestService>[0]>["engine"]>["before"];
@@ -38,46 +36,6 @@ describe.skipIf(missingPostgres !== null)(
         for (const job of jobs) expect((await finishedEvents(service, job)).at(-1)?.type).toBe("training_ended");
       }
       expect((await other.ok("GET", MODELS)).data.map((model: { latest_step: number }) => model.latest_step)).toEqual([1, 1]);
-    });
-
-    test("a process that cannot reach the database loses its job to the other one, and cannot commit it", async () => {
-      const { dataDir, schema } = await shared();
-      const { proxy, database } = await startPostgresProxy(schema, { query_timeout: "1000" });
-      const [isIn, release] = [deferred<void>(), deferred<void>()];
-      const limits = { jobLeaseMs: 3000 };
-      const one = await startTestService({
-        dataDir,
-        database,
-        limits,
-        engine: {
-          before: async ({ verb }) => {
-            if (verb !== "optimStep") return;
-            isIn.resolve();
-            await release.promise;
-          },
-        },
-      });
-      const { id } = await createModel(one);
-      const job = await startRlJob(one, id);
-      await isIn.promise;
-      // The database gets the statements of the first process no more, and the process gets no answer.
-      proxy.judge = () => "drop";
-      proxy.isMute = true;
-      const other = await startTestService({ dataDir, database: schema, limits });
-      expect((await finishedEvents(other, job)).at(-1)?.type).toBe("training_ended");
-      proxy.judge = () => "forward";
-      proxy.isMute = false;
-      proxy.cut();
-      release.resolve();
-      await expect
-        .poll(() => one.log.map(({ message }) => message))
-        .toContain("A training job continues in another process, or has ended there");
-      const checkpoints = await one.ok("GET", `${MODELS}/${id}/checkpoints`);
-      expect(JSON.stringify(checkpoints)).toMatch(/"step":1/u);
-      expect((await readdir(join(dataDir, "checkpoints", id))).filter((name) => name.startsWith("1-"))).toHaveLength(1);
-      expect((await one.ok("GET", `${RL_JOBS}/${job}`)).status).toBe("succeeded");
-      // The next job starts from the checkpoint of the other process, in either process.
-      expect((await finishedEvents(one, await startRlJob(one, id))).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
     });
 
     test("a job is cancelled through the other process, and resumed there when its process stops", async () => {

@@ -101,6 +101,32 @@ test("running choices are limited while they run, also those of streams; more th
   expect((await service.call("POST", CHAT, chat(), as(key))).status).toBe(200);
 });
 
+test("an entity that fills the service leaves each other one its equal part of the capacity", async () => {
+  const gate = deferred<void>();
+  const service = await startTestService({
+    limits: { chat: { maxRunningChoices: 6 } },
+    engine: { before: ({ verb }) => (verb === "sampleToken" ? gate.promise : undefined) },
+  });
+  const [flood, b, c] = await Promise.all(["flood", "b", "c"].map(async (entity) => (await createKey(service, { entity })).key));
+  const running: Promise<Answer>[] = [];
+  const send = (key: string) => running.push(service.call("POST", CHAT, chat(), as(key)));
+  const count = () => service.engine.calls.filter(({ verb }) => verb === "sample").length;
+  for (let index = 0; index < 6; index++) send(flood!);
+  await expect.poll(count).toBe(6);
+  expect(errorOf(await service.call("POST", CHAT, chat(), as(flood!)))[1]).toBe("E_OVERLOADED");
+  // Two entities: three each. Three entities: two each.
+  for (const [key, part, total] of [
+    [b!, 3, 9],
+    [c!, 2, 11],
+  ] as const) {
+    for (let index = 0; index < part; index++) send(key);
+    await expect.poll(count).toBe(total);
+    expect(errorOf(await service.call("POST", CHAT, chat(), as(key)))[1]).toBe("E_OVERLOADED");
+  }
+  gate.resolve();
+  expect((await Promise.all(running)).map(({ status }) => status)).toEqual(Array(11).fill(200));
+});
+
 test("an entity over its unfinished jobs answers 429, and over its stored bytes 403; others are not affected", async () => {
   const gate = deferred<void>();
   const service = await startTestService({ engine: { before: ({ verb }) => (verb === "forwardBackward" ? gate.promise : undefined) } });
@@ -195,6 +221,7 @@ test("forwarded requests are charged, whole and streamed, and a stream shows tok
   const { usage } = await front.ok("POST", CHAT, chat({ max_tokens: 6 }), as(key));
   expect(front.engine.calls.filter(({ verb }) => verb === "sample")).toEqual([]);
   expect(Math.abs(100 - usage.total_tokens - (await left()))).toBeLessThan(5);
+  for (const n of [1e9, 1.5]) expect((await front.call("POST", CHAT, chat({ n }), as(key))).status).toBe(400);
   const silent = await front.call("POST", CHAT, chat({ max_tokens: 6, stream: true }), as(key));
   expect(silent.body).not.toContain('"usage":{');
   expect(silent.body).toMatch(/data: \[DONE\]\s*$/u);
