@@ -125,7 +125,7 @@ export const layers = {
     store: ["common", "disk"],
     // Events of the service, and their subscribers: metrics, traces.
     observability: ["common"],
-    // Limits of keys and entities, and what they use.
+    // Rate limits, quotas and daily usage of keys and entities.
     quotas: ["common", "store", "observability"],
     // Server, keys, bodies and errors: parts of every route.
     http: ["common", "store", "work", "quotas"],

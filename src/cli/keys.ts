@@ -41,13 +41,13 @@ export function keysCommand(): Command {
     .option("--expires-in-days <number>", "days until the key expires (default: never)", integer(1))
     .action(createKey);
   addLimits(create);
-  const limit = addLimits(serviceCommand("limit", "replace the limits of a key or an entity; those left out are removed"))
+  const limit = addLimits(serviceCommand("limit", "replace the limits of a key or an entity; omitted limits are removed"))
     .argument("[id]", "id of the key")
     .option("--entity <name>", "limit this entity, over all of its keys, instead of a key")
     .option("--queued-jobs <number>", "unfinished training jobs of an entity", integer(1))
     .option("--stored-bytes <number>", "bytes of artifacts, files and checkpoints of an entity", integer(1))
     .action(limitKey);
-  const usage = serviceCommand("usage", "list what keys used, by day, the newest day first")
+  const usage = serviceCommand("usage", "list the daily usage of keys, the newest day first")
     .option("--entity <name>", "only keys of this entity")
     .option("--days <number>", "days up to today, in UTC", integer(1), 30)
     .action(listUsage);

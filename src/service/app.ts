@@ -196,7 +196,7 @@ export function createApp(
       service: servicePrincipal(apiKey),
       open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
       keys: [sessionPermissions(routes, context.sessions), (_c, key) => context.keys.authenticate(key)],
-      chargedFor: (customer) => context.quotas.chargedFor(customer),
+      chargedFor: (key) => context.quotas.chargedFor(key),
       dashboardSession: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
     }),
   );

@@ -87,7 +87,7 @@ async function compare(address: Address, agent: Agent, sizes: Sizes): Promise<vo
     return [entity, alone.toFixed(1), crowded.toFixed(1), (crowded / alone).toFixed(2)];
   });
   console.log(`${sizes.requests} requests of the fourth entity in progress, ${rate.toFixed(1)} of them ended per second`);
-  printTable(["entity", "idle: median ms to first token", "beside the fourth entity", "ratio"], rows);
+  printTable(["entity", "idle: median ms to first token", "with the flood", "ratio"], rows);
 }
 
 async function createClient({ url, apiKey }: Address, dispatcher: Agent, entity: string): Promise<Client> {

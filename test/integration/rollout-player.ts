@@ -14,7 +14,7 @@ export async function playAll(pair: KilledPair, planId: string): Promise<Readonl
       const request = { worker, environments: [{ name: "letters", hash: "a".repeat(64) }], max: 2, lease_seconds: 2, wait: 1 };
       const { data } = await pair.request("POST", `${TASKS}/lease`, request);
       for (const { id, lease_token: token } of data) {
-        // Each delivery has a reward of its own, so that its outcome can be told from any other.
+        // Each delivery has a reward of its own, which identifies its outcome.
         const reward = ++deliveries;
         const { status, text } = await pair.call("PUT", `${TASKS}/${id}/outcome?lease_token=${token}`, outcomeOf(reward));
         if (status === 200) {

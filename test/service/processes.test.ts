@@ -1,5 +1,4 @@
 /** Two service processes on one Postgres database and one data directory: leases of jobs, takeover, and requests to the other process. */
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { deferred } from "../../src/base/util/deferred.ts";
 import { missingPostgres, temporarySchema } from "../support/postgres.ts";

@@ -9,7 +9,7 @@ const NAME = "whetstone-tests-";
 /** Min room of the file system, and min free memory. */
 const [MIN_ROOM_BYTES, MIN_FREE_BYTES] = [4 * 2 ** 30, 8 * 2 ** 30];
 
-/** Creates the directory of this process, and removes those of processes that were killed; null without room. */
+/** Creates the directory of this process and removes the directories of killed processes; null without room. */
 export async function createMemoryDirectory(): Promise<string | null> {
   const disk = await statfs(MEMORY).catch(() => null);
   if (disk === null || disk.bavail * disk.bsize < MIN_ROOM_BYTES || freemem() < MIN_FREE_BYTES) return null;

@@ -56,7 +56,7 @@ export const createKeyRequest = z.strictObject({
   model_id: uuid.nullish(),
   /** Seconds after the creation at which the key expires, at most ten years. @default null: never */
   expires_in_seconds: z.int().min(1).max(315_360_000).nullish(),
-  /** Limits of the key, in addition to those of its entity. @default none */
+  /** Limits of the key; the limits of its entity also apply. @default none */
   limits: keyLimits.nullish(),
 });
 /** Body of `POST /v1/preview/keys`. Extension. @interface */

@@ -33,7 +33,7 @@ export interface EntityInfo extends Readonly<Pick<Entity, "id">> {
   readonly storedBytes: number;
 }
 
-/** What a key used on a day. */
+/** Requests and tokens of a key on one day. */
 export interface KeyUsageInfo extends Readonly<Pick<KeyUsage, "day" | "entity" | "requests">> {
   /** `key:` and the id of the key, or `sessions:` and the entity of sessions. */
   readonly keyId: string;
@@ -52,7 +52,7 @@ export interface UsageOptions extends CallOptions {
 }
 
 /**
- * The `entities` resource (an extension): limits of entities, and what their keys used. Requires a key with the scope `admin`; only an
+ * The `entities` resource (an extension): limits of entities, and the daily usage of their keys. Requires a key with the scope `admin`; only an
  * administrator of all entities changes limits.
  *
  * @example
@@ -87,7 +87,7 @@ export interface Entities {
    */
   setLimits(name: string, limits: EntityLimitsInfo, options?: CallOptions): Promise<EntityInfo>;
   /**
-   * Returns what keys used, recorded once a minute. Requests with the service's own key are not recorded.
+   * Returns the daily usage of keys, recorded once a minute. Requests with the service's own key are not recorded.
    *
    * @param options - Days, entity, signal and time limit.
    * @returns one entry per key and day, the newest day first; at most 10,000.

@@ -62,7 +62,7 @@ export interface CreateKeyOptions extends CallOptions {
   readonly modelId?: string | undefined;
   /** Seconds after the creation at which the key expires, at most ten years. @default never */
   readonly expiresInSeconds?: number | undefined;
-  /** Limits of the key, in addition to those of its entity. @default none */
+  /** Limits of the key; the limits of its entity also apply. @default none */
   readonly limits?: KeyLimitsInfo | undefined;
 }
 

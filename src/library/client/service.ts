@@ -62,7 +62,7 @@ export class Service {
   readonly sessions: Sessions;
   /** API keys with scopes, for a service that several people or teams share. */
   readonly keys: Keys;
-  /** Limits of entities, and what their keys used (an extension). */
+  /** Limits of entities, and the daily usage of their keys (an extension). */
   readonly entities: Entities;
   /** Plans of rollouts that workers play. */
   readonly rolloutPlans: RolloutPlans;

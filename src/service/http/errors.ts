@@ -11,7 +11,7 @@ export const ERRORS = {
   403: {
     type: "PermissionDeniedError",
     description:
-      "The key does not permit the request: it lacks a scope, belongs to a session or another entity, or its entity has used up what it may store.",
+      "The key does not permit the request: it lacks a scope, belongs to a session or another entity, or its entity is at its storage quota.",
   },
   404: { type: "NotFoundError", description: "The addressed object does not exist." },
   405: { type: "MethodNotAllowedError", description: "The path does not support the method." },

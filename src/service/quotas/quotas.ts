@@ -17,8 +17,8 @@ const RECORD_INTERVAL_MS = 60_000;
 /** Max entities with limits in memory. */
 const MAX_ENTITIES = 10_000;
 
-/** API key, or the sessions of an entity, as the subject of limits. */
-export interface Customer {
+/** API key with its limits; the sessions of an entity share one. */
+export interface LimitedKey {
   /** Identifier of the key, as in `Principal.id`. */
   readonly key: string;
   /** Entity of the key; null = all. */
@@ -52,7 +52,7 @@ export class Quotas {
   }
 
   /** Returns the accounts that the requests of a key are charged to, with their present limits. */
-  async chargedFor({ key, entity, limits }: Customer): Promise<Charged> {
+  async chargedFor({ key, entity, limits }: LimitedKey): Promise<Charged> {
     const ofKey = this.#account(key, "the API key");
     ofKey.limit(limits);
     const accounts = [ofKey];
@@ -102,7 +102,7 @@ export class Quotas {
     return getOrInsert(this.#accounts, id, () => new Account(owner));
   }
 
-  /** Adds to the use of a key. @param use - By default of today, in UTC. */
+  /** Adds to the usage of a key. @param use - The day is today in UTC by default. */
   #add({ day = new Date().toISOString().slice(0, 10), ...use }: Omit<Use, "day"> & { readonly day?: string }): void {
     const id = `${day} ${use.entity} ${use.key_id}`;
     const known = this.#uses.get(id);

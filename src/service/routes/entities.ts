@@ -1,4 +1,4 @@
-/** Routes of entities: their limits, and the use of the service. */
+/** Routes of entities: limits and usage. */
 import {
   entity,
   entityLimits,
@@ -80,7 +80,7 @@ export function entityRoutes(context: RouteContext): Route[] {
       method: "GET",
       path: "/v1/preview/usage",
       id: "listUsage",
-      summary: "List what API keys used, by day, the newest day first",
+      summary: "List the daily usage of API keys, the newest day first",
       description: "Other processes of the service record their part once a minute. Requests with the service's own key are not recorded.",
       query: keyUsageQuery,
       answer: keyUsageList,

@@ -24,7 +24,7 @@ class VirtualTimes<K> {
   /** Time of the key that was served last, when its turn began. */
   #now = 0;
 
-  /** @param credit - Max milliseconds by which a key may be behind the present one. */
+  /** @param credit - Max milliseconds that an idle key saves up. */
   constructor(credit: number) {
     this.#credit = credit;
   }

@@ -39,7 +39,7 @@ export class PrefillLimiter {
    * the client has a row, too.
    *
    * @param waiting - Number of waiting requests per running row.
-   * @param isNewcomer - Whether the next prompt is of a client without rows, beside rows of others.
+   * @param isNewcomer - True if the next prompt belongs to a client without rows while other clients have rows.
    */
   budgetMs(waiting: number, isNewcomer: boolean): number {
     const usual = Math.max(MIN_BUDGET_MS, (isNewcomer ? NEWCOMER_STEPS : BUDGET_STEPS) * this.#msPerStep);

@@ -1,15 +1,15 @@
-/** Observation of forwarded chat completions: what they used, read from the answer of the other server. */
+/** Observation of forwarded chat completions: token counts and finish reasons, read from the answer of the upstream. */
 import { isRecord, parseJson } from "../../../base/util/values.ts";
 import type { Members } from "../../../dialects/index.ts";
 import type { ChatObserver } from "../../observability/observer.ts";
 
-/** Number of tokens in an answer of the other server. */
+/** Token counts of an answer. */
 interface Usage {
   readonly promptTokens: number;
   readonly generatedTokens: number;
 }
 
-/** Choice of an answer as far as it is known. */
+/** Choice of an answer, as received so far. */
 interface SeenChoice {
   finishReason: string;
   /** Number of events with a part of the text. */
@@ -42,12 +42,12 @@ export class ForwardedObservation {
     this.#model = model;
   }
 
-  /** Takes a whole answer. */
+  /** Reads a whole answer. */
   take(answer: Members): void {
     this.#takeChoices(answer, "message");
   }
 
-  /** Takes an event of a stream. Returns whether it has nothing but the counts of tokens. */
+  /** Reads an event of a stream. Returns true for the last event, which has only token counts. */
   takeEvent(json: string): boolean {
     const event = parseJson(json);
     if (!isRecord(event)) return false;
@@ -55,7 +55,7 @@ export class ForwardedObservation {
     return Array.isArray(event["choices"]) && event["choices"].length === 0 && isRecord(event["usage"]);
   }
 
-  /** Reports the end with what is known. Without counts from the server, each event of a choice counts as one token. */
+  /** Reports the choices and the end. If the upstream sent no token counts, each event of a choice counts as one token. */
   end(error: unknown): void {
     const choices = [...this.#choices];
     const counted = choices.map(([, { parts }]) => parts).reduce((sum, parts) => sum + parts, 0);

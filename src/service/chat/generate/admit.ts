@@ -11,7 +11,10 @@ import { checkRanges, resolveRules } from "./sampling-rules.ts";
 
 /** Bounds of the chat route. */
 export interface ChatLimits {
-  /** Maximum number of choices generated concurrently, over all requests; a request beyond the limit is answered 429. @default 2048 */
+  /**
+   * Maximum number of choices generated concurrently, over all requests. A request beyond the limit is answered 429, unless its entity has
+   * less than its equal part. @default 2048
+   */
   readonly maxRunningChoices?: number | undefined;
   /** Maximum `n` of a request. @default 128 */
   readonly maxChoices?: number | undefined;
