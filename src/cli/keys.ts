@@ -24,6 +24,7 @@ const COLUMNS: readonly TableColumn<KeyInfo>[] = [
   { title: "NAME", cell: ({ name }) => name },
   { title: "ENTITY", cell: entityOf },
   { title: "SCOPES", cell: ({ scopes }) => scopes.join(",") },
+  { title: "LIMITS", cell: ({ limits }) => limitsText(limits) },
   { title: "STATUS", cell: ({ status }) => status },
   { title: "EXPIRES", cell: ({ expiresAt }) => (expiresAt === null ? "never" : formatTime(expiresAt)) },
   { title: "LAST USED", cell: ({ lastUsedAt }) => (lastUsedAt === null ? "never" : formatTime(lastUsedAt)) },
@@ -115,6 +116,7 @@ function describeSecret(created: CreatedKeyInfo): string[] {
     scopes: scopes.join(", "),
     ...(modelId === null ? {} : { model: modelId }),
     expires: expiresAt === null ? "never" : formatTime(expiresAt),
+    limits: limitsText(created.limits),
     secret: key,
   });
   return [...known, "The secret is shown once. Clients send it as their API key, for example in WHETSTONE_API_KEY"];
@@ -151,13 +153,22 @@ async function limitKey(this: Command, id: string | undefined, options: LimitKey
   });
 }
 
+/** Returns the words of a limit's name, such as "running choices". */
+function wordsOf(name: string): string {
+  return name.replaceAll(/[A-Z]/gu, (letter) => ` ${letter.toLowerCase()}`);
+}
+
+/** Returns the limits that are set as one text. */
+function limitsText(limits: EntityLimitsInfo): string {
+  const set = Object.entries(limits).filter(([, value]) => typeof value === "number");
+  return set.length === 0 ? "none" : set.map(([name, value]) => `${value} ${wordsOf(name)}`).join(", ");
+}
+
 /** Returns limits as texts, by name. */
 function texts(limits: EntityLimitsInfo): Record<string, string> {
-  const named = Object.entries(limits).map(([name, value]: [string, number | null]) => [
-    name.replaceAll(/[A-Z]/gu, (letter) => ` ${letter.toLowerCase()}`),
-    value === null ? "no limit" : String(value),
-  ]);
-  return Object.fromEntries(named) as Record<string, string>;
+  return Object.fromEntries(
+    Object.entries(limits).map(([name, value]: [string, number | null]) => [wordsOf(name), value === null ? "no limit" : String(value)]),
+  );
 }
 
 const USAGE_COLUMNS: readonly TableColumn<KeyUsageInfo>[] = [
@@ -173,7 +184,7 @@ async function listUsage({ entity, days, ...options }: OutputOptions & { readonl
   await withService(options, async ({ service, signal }) => {
     const used = await service.entities.usage({ entity, days, signal });
     printResult(options, used, () =>
-      used.length === 0 ? ["No key was used so far; use is recorded once a minute"] : table(used, USAGE_COLUMNS),
+      used.length === 0 ? ["No usage yet: requests with the key of the service are not recorded"] : table(used, USAGE_COLUMNS),
     );
   });
 }

@@ -58,8 +58,8 @@ export class Account {
       );
     // The tokens of the request are not known yet.
     for (const [name, bucket] of Object.entries({ requests_per_minute: requests, tokens_per_minute: tokens })) {
-      const retryAfterMs = Math.ceil(bucket?.msUntil(1) ?? 0);
-      if (bucket === null || retryAfterMs === 0) continue;
+      if (bucket === null || bucket.level >= 1) continue;
+      const retryAfterMs = Math.ceil(name === "requests_per_minute" ? bucket.nextTurnMs() : bucket.msUntil(1));
       const what = name.replaceAll("_", " ");
       throw new RateLimitError(
         `Expected at most ${bucket.perMinute} ${what} of ${owner} (\`${name}\`). Send the request again in ${(retryAfterMs / 1000).toFixed(1)} s`,

@@ -1,5 +1,7 @@
 /** Milliseconds of a minute. */
 const MINUTE_MS = 60_000;
+/** Max milliseconds of {@link TokenBucket.nextTurnMs}. Clients of the OpenAI API ignore longer times. */
+const MAX_TURN_MS = 60_000;
 
 /**
  * Token bucket: holds as many units as its limit permits per minute, starts full, and refills continuously. The level may fall below zero,
@@ -11,6 +13,8 @@ export class TokenBucket {
   #perMinute: number;
   #level: number;
   #atMs = performance.now();
+  /** Time of the last turn that was given to a rejected request. */
+  #turnAtMs = -Infinity;
 
   constructor(perMinute: number) {
     this.#perMinute = perMinute;
@@ -39,6 +43,17 @@ export class TokenBucket {
   /** Takes units, also more than there are. */
   take(units: number): void {
     this.#level = this.level - units;
+  }
+
+  /**
+   * Returns the milliseconds after which a rejected request should be repeated. Requests that are rejected at the same time get successive
+   * turns, so that each finds a unit when it returns.
+   */
+  nextTurnMs(): number {
+    const nowMs = performance.now();
+    const freeAtMs = nowMs + this.msUntil(1);
+    this.#turnAtMs = Math.min(Math.max(freeAtMs, this.#turnAtMs + MINUTE_MS / this.#perMinute), nowMs + MAX_TURN_MS);
+    return this.#turnAtMs - nowMs;
   }
 
   /** Returns the milliseconds until the bucket holds `units`; 0 if it does now. */

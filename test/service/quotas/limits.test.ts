@@ -2,6 +2,7 @@
 import OpenAI from "openai";
 import { expect, test } from "vitest";
 import { durationText } from "../../../src/service/quotas/headers.ts";
+import { TokenBucket } from "../../../src/service/quotas/token-bucket.ts";
 import { deferred } from "../../../src/base/util/deferred.ts";
 import { createKey, KEYS } from "../keys/resources.ts";
 import {
@@ -228,6 +229,14 @@ test("forwarded requests are charged, whole and streamed, and a stream shows tok
   const asked = await front.call("POST", CHAT, chat({ max_tokens: 6, stream: true, stream_options: { include_usage: true } }), as(key));
   expect(asked.body).toContain(`"total_tokens":${usage.total_tokens}`);
   expect(Math.abs(100 - 3 * usage.total_tokens - (await left()))).toBeLessThan(10);
+});
+
+test("requests that are rejected together are asked to return one after the other", () => {
+  const bucket = new TokenBucket(60);
+  bucket.take(60);
+  const turns = Array.from({ length: 100 }, () => bucket.nextTurnMs());
+  expect(turns.slice(0, 4).map((ms) => Math.round(ms / 1000))).toEqual([1, 2, 3, 4]);
+  expect(Math.round(turns.at(-1)! / 1000)).toBe(60);
 });
 
 test("the client of the OpenAI API waits for a limit as the headers say, and shows them", async () => {
