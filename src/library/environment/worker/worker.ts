@@ -23,6 +23,8 @@ const MAX_LEASED = 100;
 const WAIT_SECONDS = 20;
 /** Heartbeats per duration of a lease. */
 const HEARTBEATS = 3;
+/** Max leased rollouts per concurrent one: rollouts are delivered while the next ones run, unless the service does not take them. */
+const MAX_UNDELIVERED = 2;
 /** Milliseconds between two lease requests while the service refuses them because of another version of the environment. */
 const REFUSED_MS = 5_000;
 
@@ -90,7 +92,7 @@ class Worker {
   readonly #running = new Map<string, RunningTask>();
   /** Aborts all rollouts: the grace period is over, or the worker has failed. */
   readonly #end = linkAbort(undefined);
-  /** Resolves when a rollout ends. */
+  /** Resolves when a rollout is played, and when it is delivered. */
   #freed = deferred<void>();
   /** Error that ends the worker; null without one. */
   #failure: { readonly error: unknown } | null = null;
@@ -136,7 +138,8 @@ class Worker {
     let lastTaskMs = performance.now();
     let failures = 0;
     while (!signal.aborted) {
-      const free = this.#queue.concurrency - this.#running.size;
+      const { concurrency, size, pending } = this.#queue;
+      const free = Math.min(concurrency - size - pending, MAX_UNDELIVERED * concurrency - this.#running.size);
       if (free <= 0) {
         await abortable(this.#freed.promise, signal).catch(() => undefined);
         lastTaskMs = performance.now();
@@ -192,20 +195,23 @@ class Worker {
     this.#running.get(task.id)?.link.abort(LOST);
     const running: RunningTask = { task, link };
     this.#running.set(task.id, running);
-    void this.#queue
-      .add(() => this.#play(task, plan, link.signal))
+    void this.#play(task, plan, link.signal)
       .catch((error: unknown) => this.#fail(error))
       .finally(() => {
         link.dispose();
         if (this.#running.get(task.id) === running) this.#running.delete(task.id);
-        this.#freed.resolve();
-        this.#freed = deferred();
+        this.#free();
       });
   }
 
-  /** Plays and delivers a rollout. @throws only errors that end the worker. */
+  #free(): void {
+    this.#freed.resolve();
+    this.#freed = deferred();
+  }
+
+  /** Plays a rollout when it is its turn, and delivers it. @throws only errors that end the worker. */
   async #play(task: LeasedRolloutInfo, plan: RolloutPlanInfo, signal: AbortSignal): Promise<void> {
-    const startedMs = performance.now();
+    const leasedMs = performance.now();
     const { service } = this.#options;
     const context: TaskContext = {
       service,
@@ -215,10 +221,14 @@ class Worker {
       onUnavailable: (error) => this.#onUnavailable(error),
     };
     try {
-      signal.throwIfAborted();
-      const outcome = await playTask(context, task, plan);
+      const outcome = await this.#queue.add(() => {
+        signal.throwIfAborted();
+        return playTask(context, task, plan);
+      });
+      // The next rollout does not wait for the delivery.
+      setImmediate(() => this.#free());
       if ((await deliverTask(context, task, outcome)) === null) this.#lose(task);
-      else this.#deliver(task, outcome, (performance.now() - startedMs) / 1000);
+      else this.#deliver(task, outcome, (performance.now() - leasedMs) / 1000);
     } catch (error) {
       if (!signal.aborted) throw error;
       if (signal.reason === LOST) this.#lose(task);
@@ -275,7 +285,7 @@ class Worker {
   async #finish(): Promise<void> {
     const { graceMs = 30_000 } = this.#options;
     const timer = setTimeout(() => this.#end.abort(STOPPED), graceMs);
-    await this.#queue.onIdle();
+    while (this.#running.size > 0) await this.#freed.promise;
     clearTimeout(timer);
   }
 
