@@ -62,6 +62,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.textContent('[data-metric="reward/std"] .readout')).toContain("0.100");
     expect(await inkOf(page, '[data-metric="reward/std"] canvas')).toBeGreaterThan(100);
     await page.click("#curves summary");
+    await page.waitForSelector("#curves tbody tr");
     expect(await page.$$eval("#curves tbody tr", (all) => all.length)).toBe(4);
   });
 
