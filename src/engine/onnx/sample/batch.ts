@@ -40,6 +40,8 @@ export class SampleBatch {
   readonly #rows: RunningRow[] = [];
   readonly #fetches: Readonly<Record<string, null>>;
   #adapters: PlacedStack | null = null;
+  /** First row of the next {@link decode}; 0 unless a batch is decoded in parts. */
+  #next = 0;
 
   constructor(place: SamplingPlace, weights: PlacedWeights, listener: RowListener) {
     this.#place = place;
@@ -103,7 +105,7 @@ export class SampleBatch {
       this.#cache.load(this.size, source, slot, row.length);
       this.#rows.push(row);
     }
-    this.#advance({ distributions, drawn: null }, first, (index) => itemAt(rows, index - first).index);
+    this.#advance({ distributions, drawn: null }, first, this.size, (index) => itemAt(rows, index - first).index);
   }
 
   /** Compiles the graph that {@link decode} runs, so that the time of a step does not include compilation. */
@@ -111,9 +113,17 @@ export class SampleBatch {
     return this.#place.prepare(this.#kind, this.weights, this.adaptersWith([]) !== null, this.#needsLogits);
   }
 
-  /** Decodes one more token for every row. */
-  async decode(): Promise<void> {
-    const rows = this.#rows;
+  /**
+   * Decodes one more token for every row, or for the next part of the rows: parts take turns.
+   *
+   * @param maxRows - Max rows of a part; parts are of similar size. No effect where the place does not decode parts. @default all rows
+   * @returns Number of rows that have a new token.
+   */
+  async decode(maxRows = Infinity): Promise<number> {
+    const start = this.#next < this.size ? this.#next : 0;
+    const left = this.size - start;
+    const parts = this.#place.decodesParts ? Math.max(1, Math.ceil(left / maxRows)) : 1;
+    const rows = this.#rows.slice(start, start + Math.ceil(left / parts));
     const size = this.#place.batchRows(Math.max(MIN_ROWS, rows.length));
     const tokens = new Int32Array(size);
     const pasts = new Int32Array(size);
@@ -123,7 +133,7 @@ export class SampleBatch {
       pasts[b] = row.length;
       longest = Math.max(longest, row.length + 1);
     });
-    this.#cache.reserve(size, longest, rows.length);
+    this.#cache.reserve(start + size, longest, this.size);
     const { Tensor } = await loadRuntime();
     const output = await this.#place.run({
       kind: this.#kind,
@@ -133,15 +143,19 @@ export class SampleBatch {
       tokens,
       pasts,
       lengths: pasts.map((past) => past + 1),
-      feeds: await this.#cache.feeds(Tensor, size, pasts),
+      feeds: await this.#cache.feeds(Tensor, start, size, pasts),
       fetches: this.#fetches,
       last: Int32Array.from({ length: size }, (_, b) => b),
       needsLogits: this.#needsLogits,
       draws: this.#place.drawsTokens ? drawInputs(rows, size) : null,
     });
-    this.#cache.append(output.results, pasts, rows.length);
+    this.#cache.append(output.results, pasts, start, rows.length);
     for (const row of rows) row.length++;
-    this.#advance(output, 0, (index) => index);
+    const end = start + rows.length;
+    // Rows that enter before the next step wait for the rows that have no new token yet, but not the other way round.
+    this.#next = end < this.size ? end : 0;
+    this.#advance(output, start, end, (index) => index - start);
+    return rows.length;
   }
 
   /** Frees the cache and the adapters; the batch must not be used again. */
@@ -171,16 +185,16 @@ export class SampleBatch {
   }
 
   /**
-   * Takes or draws a token for each row from index `first` on, and removes the rows that ended.
+   * Takes or draws a token for each row in `[first, end)`, and removes the rows that ended.
    *
    * @param indexOf - Returns the index of a row in the distributions or the drawn tokens.
    */
-  #advance({ distributions, drawn }: Omit<ForwardOutput, "results">, first: number, indexOf: (row: number) => number): void {
+  #advance({ distributions, drawn }: Omit<ForwardOutput, "results">, first: number, end: number, indexOf: (row: number) => number): void {
     const { config } = this.weights;
     const { vocabularySize } = config;
     const ended: number[] = [];
-    for (let slot = first; slot < this.size; slot++) {
-      const row = this.#rows[slot]!;
+    for (let slot = first; slot < end; slot++) {
+      const row = itemAt(this.#rows, slot);
       try {
         const source = drawn !== null && isPlain(row.request, vocabularySize) ? drawn : distributions!;
         const token = advance(row, source, indexOf(slot), maxSampledLength(config, row.length));

@@ -251,7 +251,7 @@ export class DeviceBatchKeys implements BatchKeys {
     this.#rows[slot] = { from, index };
   }
 
-  async feeds(TensorClass: TensorConstructor, rows: number, lengths: Int32Array): Promise<Tensors> {
+  async feeds(TensorClass: TensorConstructor, _start: number, rows: number, lengths: Int32Array): Promise<Tensors> {
     await this.#rearrange(rows);
     const lastPositions = Int32Array.from({ length: rows }, (_, row) => lengths[row] ?? 0);
     return {

@@ -143,6 +143,8 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
       return forward[weights.precision].run({ ...input, weights });
     },
     drawsTokens: true,
+    // A step of all rows is short, and a part of the rows would be a copy.
+    decodesParts: false,
     minPiece: MIN_PIECE,
     get maxPiece() {
       return maxPiece ?? MAX_SAFE_PIECE;

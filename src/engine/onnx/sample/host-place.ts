@@ -134,6 +134,7 @@ function hostPlace(forward: Forward<HostPolicyWeights>): SamplingPlace {
     prepare: (kind, weights, ...more) => forward.prepare(kind, weights as HostPolicyWeights, ...more),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
     drawsTokens: false,
+    decodesParts: true,
     minPiece: BLOCK_TOKENS,
     maxPiece: Infinity,
     minSharedPrefix: MIN_SHARED_PREFIX,

@@ -15,8 +15,8 @@ import { itemAt } from "../../../base/util/values.ts";
 const MAX_AHEAD_BYTES = 2 ** 31;
 
 /**
- * Keys and values of the rows of one batch; rows `0 … count − 1` are in use. The arrays are graph inputs without a copy: the first rows are
- * a prefix, so any batch size is a view.
+ * Keys and values of the rows of one batch; rows `0 … count − 1` are in use. The arrays are graph inputs without a copy: adjacent rows are a
+ * view.
  *
  * Positions without a token hold zeros. Masking adds to a score and multiplies a value by 0, so a NaN, an infinity or a huge number left by
  * an earlier row would reach the row that uses the slot now.
@@ -44,20 +44,20 @@ export class KvCache implements BatchKeys {
   }
 
   /**
-   * Returns the graph inputs of the first `rows` rows; `past_mask` is 0 where a row has a token and very negative elsewhere. Layers with a
-   * sliding window keep all keys, and read `window_mask` instead.
+   * Returns the graph inputs of `rows` rows from row `start` on; `past_mask` is 0 where a row has a token and very negative elsewhere. Layers
+   * with a sliding window keep all keys, and read `window_mask` instead.
    */
-  feeds(TensorClass: TensorConstructor, rows: number): Tensors {
+  feeds(TensorClass: TensorConstructor, start: number, rows: number): Tensors {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
-    const size = rows * this.#rowSize(capacity);
+    const range = [start * this.#rowSize(capacity), (start + rows) * this.#rowSize(capacity)] as const;
     const mask = (data: Float32Array) => new TensorClass("float32", data, [rows, 1, 1, capacity]);
-    const feeds: Tensors = { past_mask: mask(this.#masks.full(rows)) };
-    if (this.#masks.hasWindow) feeds["window_mask"] = mask(this.#masks.windowed(rows));
+    const feeds: Tensors = { past_mask: mask(this.#masks.full(start, rows)) };
+    if (this.#masks.hasWindow) feeds["window_mask"] = mask(this.#masks.windowed(start, rows));
     this.#layers.forEach(({ keys, values }, layer) => {
       const names = cacheNames(layer);
-      feeds[names.pastKeys] = new TensorClass("float32", keys.subarray(0, size), [rows, kvHeads, d, capacity]);
-      feeds[names.pastValues] = new TensorClass("float32", values.subarray(0, size), [rows, kvHeads, capacity, d]);
+      feeds[names.pastKeys] = new TensorClass("float32", keys.subarray(...range), [rows, kvHeads, d, capacity]);
+      feeds[names.pastValues] = new TensorClass("float32", values.subarray(...range), [rows, kvHeads, capacity, d]);
     });
     return feeds;
   }
@@ -134,28 +134,29 @@ export class KvCache implements BatchKeys {
   }
 
   /**
-   * Stores one new token of each of the first rows, from a graph's outputs `[B, kv, 1, d]`.
+   * Stores one new token of each of `rows` rows from row `start` on, from a graph's outputs `[B, kv, 1, d]`.
    *
-   * @param positions - Position of the new token in each row.
+   * @param positions - Position of the new token in each of these rows.
    */
-  append(results: Tensors, positions: Int32Array, rows: number): void {
+  append(results: Tensors, positions: Int32Array, start: number, rows: number): void {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
-    this.#written = Math.max(this.#written, rows);
+    const offset = start * this.#rowSize(capacity);
+    this.#written = Math.max(this.#written, start + rows);
     this.#layers.forEach(({ keys, values }, layer) => {
       const names = cacheNames(layer);
       const newKeys = results[names.keys]!.data as Float32Array;
       const newValues = results[names.values]!.data as Float32Array;
       for (let line = 0; line < rows * kvHeads; line++) {
         const position = positions[Math.floor(line / kvHeads)]!;
-        const [from, row] = [line * d, line * d * capacity];
+        const [from, row] = [line * d, offset + line * d * capacity];
         for (let i = 0; i < d; i++) {
           keys[row + i * capacity + position] = newKeys[from + i]!;
           values[row + position * d + i] = newValues[from + i]!;
         }
       }
     });
-    for (let slot = 0; slot < rows; slot++) this.#masks.append(slot, positions[slot]!);
+    for (let row = 0; row < rows; row++) this.#masks.append(start + row, itemAt(positions, row));
   }
 
   /** Frees the memory at once: caches of many rows of a large model take hundreds of megabytes. */

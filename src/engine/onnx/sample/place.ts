@@ -49,14 +49,19 @@ export interface BatchKeys {
   reserve(slots: number, length: number, rows: number, longest?: number): void;
   /** Copies the first `length` tokens of a prompt's slot `source` into a row. The prompt's keys may be released afterwards. */
   load(slot: number, prompt: PromptKeys, source: number, length: number): void;
-  /** Returns the graph inputs of the first `rows` rows. @param lengths - Tokens of each row that are in the cache. */
-  feeds(TensorClass: TensorConstructor, rows: number, lengths: Int32Array): Tensors | Promise<Tensors>;
   /**
-   * Stores one new token of each of the first rows, from a graph's outputs.
+   * Returns the graph inputs of `rows` rows from row `start` on.
    *
-   * @param positions - Position of the new token in each row.
+   * @param start - 0 unless the place decodes parts of a batch ({@link SamplingPlace.decodesParts}).
+   * @param lengths - Tokens of each of these rows that are in the cache.
    */
-  append(results: Tensors, positions: Int32Array, rows: number): void;
+  feeds(TensorClass: TensorConstructor, start: number, rows: number, lengths: Int32Array): Tensors | Promise<Tensors>;
+  /**
+   * Stores one new token of each of `rows` rows from row `start` on, from a graph's outputs.
+   *
+   * @param positions - Position of the new token in each of these rows.
+   */
+  append(results: Tensors, positions: Int32Array, start: number, rows: number): void;
   /** Copies a row over another. */
   copy(from: number, to: number): void;
   /** Frees the memory. Further calls have no effect. */
@@ -113,6 +118,8 @@ export interface SamplingPlace {
   run(input: ForwardInput): Promise<ForwardOutput>;
   /** Whether the graphs `decode` and `draw` draw tokens; they then need `draws`. If false, there is no graph `draw`. */
   readonly drawsTokens: boolean;
+  /** Whether a run can decode some adjacent rows of a batch instead of all rows. */
+  readonly decodesParts: boolean;
   /** Min tokens of a piece, also while rows decode: with fewer tokens, the fixed time of a run exceeds the time of its products. */
   readonly minPiece: number;
   /** Max tokens of a piece of a prompt, also of several prompts that are computed together. Known after {@link open}. */

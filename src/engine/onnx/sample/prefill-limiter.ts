@@ -1,3 +1,4 @@
+import type { ActiveClients } from "./active-clients.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
@@ -12,6 +13,10 @@ const MAX_CROWDED_MS = 40;
 const NEWCOMER_STEPS = 4;
 /** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
 const MIN_BUDGET_MS = 2;
+/** Max milliseconds of a turn, if {@link MIN_TURN_ROWS} rows decode in that time. */
+const TURN_MS = 15;
+/** Rows of a large model that decode in one turn, whatever it takes: a step of fewer rows takes almost as long. */
+const MIN_TURN_ROWS = 8;
 /** Weight of the newest measurement in the moving average. */
 const NEWEST = 0.25;
 
@@ -22,15 +27,30 @@ const NEWEST = 0.25;
 export class PrefillLimiter {
   #msPerPromptToken = 0;
   #msPerStep = 0;
+  #msPerRow = 0;
 
   /** Records the time in which `tokens` prompt tokens were computed. */
   notePrefill(tokens: number, ms: number): void {
     this.#msPerPromptToken = blend(this.#msPerPromptToken, ms / tokens);
   }
 
-  /** Records the time of one decode step. */
-  noteDecode(ms: number): void {
+  /** Records the time of one decode step of `rows` rows. */
+  noteDecode(rows: number, ms: number): void {
     this.#msPerStep = blend(this.#msPerStep, ms);
+    this.#msPerRow = blend(this.#msPerRow, ms / rows);
+  }
+
+  /**
+   * Max milliseconds of a turn: of a decode step or of a piece of prefill while several clients use the sampler. A client's first prompt
+   * waits for the end of another one's turn.
+   */
+  get turnMs(): number {
+    return Math.max(TURN_MS, MIN_TURN_ROWS * this.#msPerRow);
+  }
+
+  /** Number of rows that decode in one turn. */
+  get turnRows(): number {
+    return Math.floor(this.turnMs / this.#msPerRow);
   }
 
   /**
@@ -65,15 +85,23 @@ const SLICE_MS = 100;
 const SLICE_TOKENS = 64;
 const MAX_SLICE_MS = 400;
 
-/** Limiters of a sampler, by model, and the number of prompt tokens that it computes in one run. */
+/** Settings of {@link PrefillLimiters}. */
+export interface PrefillLimits {
+  /** Max tokens of a piece. */
+  readonly maxTokens: number;
+  /** Min tokens of a piece, unless `maxTokens` is smaller. */
+  readonly minPiece: number;
+  /** Clients of the sampler; with several, a piece or a decode step takes at most one turn. */
+  readonly clients: ActiveClients;
+}
+
+/** Limiters of a sampler, by model, and the number of tokens that it computes in one run. */
 export class PrefillLimiters {
   readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
-  readonly #maxTokens: number;
-  readonly #minPiece: number;
+  readonly #limits: PrefillLimits;
 
-  constructor({ maxTokens, minPiece }: { readonly maxTokens: number; readonly minPiece: number }) {
-    this.#maxTokens = maxTokens;
-    this.#minPiece = minPiece;
+  constructor(limits: PrefillLimits) {
+    this.#limits = limits;
   }
 
   of(config: ModelConfig): PrefillLimiter {
@@ -87,11 +115,23 @@ export class PrefillLimiters {
       endMs === null
         ? Math.max(limiter.promptTokensIn(SLICE_MS), Math.min(SLICE_TOKENS, limiter.promptTokensIn(MAX_SLICE_MS)))
         : limiter.promptTokensIn(endMs - performance.now());
-    return Math.min(this.#maxTokens, tokens);
+    return Math.min(this.#limits.maxTokens, tokens);
   }
 
   /** Returns the max number of prompt tokens to compute in one run. */
   pieceTokens(config: ModelConfig, endMs: number | null): number {
-    return Math.max(Math.min(this.#minPiece, this.#maxTokens), this.promptTokens(config, endMs));
+    const { maxTokens, minPiece } = this.#limits;
+    const limiter = this.of(config);
+    const turn = this.#isShared ? limiter.promptTokensIn(limiter.turnMs) : Infinity;
+    return Math.max(Math.min(minPiece, maxTokens), Math.min(turn, this.promptTokens(config, endMs)));
+  }
+
+  /** Returns the max number of rows to decode in one run. */
+  decodeRows(config: ModelConfig): number {
+    return this.#isShared ? this.of(config).turnRows : Infinity;
+  }
+
+  get #isShared(): boolean {
+    return this.#limits.clients.areSeveral(performance.now());
   }
 }

@@ -14,6 +14,7 @@ import type { PlacedWeights, SamplerPlace, SamplingPlace } from "./place.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerSettings } from "./options.ts";
+import { ActiveClients } from "./active-clients.ts";
 import { ClientRows } from "./client-rows.ts";
 import { FairShare } from "./fair-share.ts";
 import { PrefillLimiters } from "./prefill-limiter.ts";
@@ -46,6 +47,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   /** Prompts being prefilled, in the order of their start. */
   readonly #tasks: PrefillTask[] = [];
   readonly #shares = new FairShare();
+  readonly #clients = new ActiveClients();
   /** Callers of {@link settle}. */
   #settling: (() => void)[] = [];
   #events: SampledEvent[] = [];
@@ -63,7 +65,11 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   ) {
     this.#place = place;
     this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
-    this.#limiters = new PrefillLimiters({ maxTokens: options.maxPrefillTokens ?? 2048, minPiece: place.minPiece });
+    this.#limiters = new PrefillLimiters({
+      maxTokens: options.maxPrefillTokens ?? 2048,
+      minPiece: place.minPiece,
+      clients: this.#clients,
+    });
     this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
     this.#batches = new Batches(place, {
       onToken: (event) => this.#events.push(event),
@@ -133,6 +139,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       // Requests, cancellations and new weights arrive as messages: handle them between two forward passes.
       await new Promise(setImmediate);
       this.#dropCancelled();
+      this.#clients.see([...this.#queue, ...this.#starting, ...this.#batches.requests], performance.now());
       await this.#prefill();
       for (const [key, batch] of this.#batches) {
         if (batch.size > 0) await this.#decode(batch);
@@ -173,7 +180,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     if (size === 0) return null;
     const next = this.#shares.next([...this.#starting, ...this.#queue]);
     const isNewcomer = next !== undefined && new ClientRows(requests).isNewcomer(next.group.client);
-    const waiting = (this.#queue.length + this.#prefilling) / size;
+    const waiting = (this.#queue.length + this.#starting.length) / size;
     return startMs + Math.max(...running.map(({ weights }) => this.#limiters.of(weights.config).budgetMs(waiting, isNewcomer)));
   }
 
@@ -185,11 +192,6 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   /** Requests with prompts being prefilled. */
   get #starting(): Request[] {
     return this.#tasks.flatMap(({ requests }) => requests);
-  }
-
-  /** Number of requests with prompts being prefilled. */
-  get #prefilling(): number {
-    return this.#tasks.reduce((sum, { requests }) => sum + requests.length, 0);
   }
 
   /** Returns the prompts whose turn it is: being prefilled, or waiting. Null if nothing can be prefilled now. */
@@ -208,7 +210,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
 
   /** Returns how many more rows there is room for, if they are as long as the request. */
   #roomFor(request: Request): number {
-    return Math.min(this.#maxRows - this.#batches.size - this.#prefilling, this.#memoryRoom(request));
+    return Math.min(this.#maxRows - this.#batches.size - this.#starting.length, this.#memoryRoom(request));
   }
 
   /** Suspends rows of the client with the most rows, for waiting requests of a client with fewer. */
@@ -218,7 +220,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     if (yielding === null) return;
     const mayYield = (request: Request) => request.group.client === yielding.client;
     // A batch of other weights has other memory, and the same limit of rows.
-    const isFull = this.#batches.size + this.#prefilling >= this.#maxRows;
+    const isFull = this.#batches.size + this.#starting.length >= this.#maxRows;
     const batches = isFull ? this.#batches.running : [this.#batches.of(policy)];
     let left = yielding.count;
     for (const batch of batches) {
@@ -295,8 +297,9 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
       for (const request of batch.suspend(excess)) this.#queue.add(request);
       await batch.prepare();
       const startMs = performance.now();
-      await batch.decode();
-      this.#limiters.of(batch.weights.config).noteDecode(performance.now() - startMs);
+      const { config } = batch.weights;
+      const rows = await batch.decode(this.#limiters.decodeRows(config));
+      this.#limiters.of(config).noteDecode(rows, performance.now() - startMs);
     } catch (error) {
       const requests: Request[] = [];
       batch.remove((request) => requests.push(request) > 0);

@@ -20,14 +20,14 @@ export class SlotMasks {
     this.#windowed = this.hasWindow ? this.#full.slice() : new Float32Array(0);
   }
 
-  /** Mask of the layers without a window, the first `rows` slots: a view. */
-  full(rows: number): Float32Array {
-    return this.#full.subarray(0, rows * this.#capacity);
+  /** Mask of the layers without a window, `rows` slots from slot `start` on: a view. */
+  full(start: number, rows: number): Float32Array {
+    return this.#full.subarray(start * this.#capacity, (start + rows) * this.#capacity);
   }
 
-  /** Mask of the layers with a window, the first `rows` slots: a view. */
-  windowed(rows: number): Float32Array {
-    return this.#windowed.subarray(0, rows * this.#capacity);
+  /** Mask of the layers with a window, `rows` slots from slot `start` on: a view. */
+  windowed(start: number, rows: number): Float32Array {
+    return this.#windowed.subarray(start * this.#capacity, (start + rows) * this.#capacity);
   }
 
   /** Returns masks of more slots or of a larger capacity, with the first `rows` slots. */

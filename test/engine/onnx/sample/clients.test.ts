@@ -1,9 +1,12 @@
 /** Clients of a sampler: one with many requests delays no other one. */
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { ActiveClients } from "../../../../src/engine/onnx/sample/active-clients.ts";
 import { ClientRows } from "../../../../src/engine/onnx/sample/client-rows.ts";
 import { FairShare } from "../../../../src/engine/onnx/sample/fair-share.ts";
+import { onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
+import { PrefillLimiter } from "../../../../src/engine/onnx/sample/prefill-limiter.ts";
 import type { Request } from "../../../../src/engine/onnx/sample/request.ts";
-import { Harness, params } from "./harness.ts";
+import { Harness, numbers, params } from "./harness.ts";
 
 const request = (client: string, id: number, more: Partial<Request> = {}) =>
   ({ id, group: { client, id }, params: params(id), sampled: 0, ...more }) as Request;
@@ -123,5 +126,73 @@ describe("rows", () => {
     ]);
     // No row was suspended: each request has its tokens, drawn once.
     expect([...harness.tokens.values()].map(({ length }) => length)).toEqual(Array(6).fill(8));
+  });
+});
+
+describe("decode steps", () => {
+  afterEach(() => void vi.restoreAllMocks());
+
+  /** Returns a sampler that records the rows of each decode step. */
+  async function recording() {
+    const on = onHost(1);
+    const steps: number[] = [];
+    const place: typeof on.place = {
+      ...on.place,
+      run(input) {
+        if (input.kind === "decode") steps.push(input.tokens.length);
+        return on.place.run(input);
+      },
+    };
+    return { harness: await Harness.start({}, { ...on, place }), steps };
+  }
+  const options = (index: number) => params(index, { maxTokens: 30 + (index % 4) });
+
+  test("decode a part of the rows while several clients are active, with the same results", async () => {
+    vi.spyOn(PrefillLimiter.prototype, "turnRows", "get").mockReturnValue(4);
+    const [{ harness, steps }, alone] = [await recording(), await recording()];
+    const clientOf = (index: number) => (index === 11 ? "b" : "a");
+    let before: readonly number[] | null = null;
+    let widest = 0;
+    harness.onToken = () => {
+      const all = [...harness.tokens.values()];
+      if (all.some((tokens) => tokens.length === 0 || tokens.at(-1)?.finish)) return;
+      // From the start of the last row to the end of the first one, all rows get the same number of tokens, or one more.
+      const counts = all.map(({ length }) => length);
+      before ??= counts;
+      const gained = counts.map((count, index) => count - before![index]!);
+      widest = Math.max(widest, Math.max(...gained) - Math.min(...gained));
+    };
+    const results = await Promise.all(
+      Array.from({ length: 12 }, (_, index) =>
+        harness.run(promptOf(30, index), options(index), "p", { client: clientOf(index), id: index }),
+      ),
+    );
+    expect(Math.max(...steps)).toBe(4);
+    expect(widest).toBe(1);
+    const expected = await Promise.all(
+      Array.from({ length: 12 }, (_, index) => alone.harness.run(promptOf(30, index), options(index), "p", { client: "a", id: index })),
+    );
+    expect(Math.max(...alone.steps)).toBe(12);
+    expect(results.map(numbers)).toEqual(expected.map(numbers));
+  });
+
+  test("take 15 ms, or the time of 8 rows", () => {
+    const limiter = new PrefillLimiter();
+    limiter.noteDecode(100, 25);
+    expect([limiter.turnMs, limiter.turnRows]).toEqual([15, 60]);
+    const large = new PrefillLimiter();
+    large.noteDecode(4, 64);
+    expect([large.turnMs, large.turnRows]).toEqual([128, 8]);
+  });
+
+  test("clients are active for 10 s after their last request", () => {
+    const clients = new ActiveClients();
+    clients.see([request("a", 1)], 0);
+    clients.see([request("a", 1)], 1);
+    expect(clients.areSeveral(1)).toBe(false);
+    clients.see([request("b", 1)], 5000);
+    expect([clients.areSeveral(5000), clients.areSeveral(10_001), clients.areSeveral(10_002)]).toEqual([true, true, false]);
+    clients.see([request("a", 1)], 10_002);
+    expect(clients.areSeveral(10_002)).toBe(true);
   });
 });

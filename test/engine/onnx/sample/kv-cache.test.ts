@@ -28,7 +28,7 @@ test("rows keep their tokens while slots and capacity grow", async () => {
         }),
       ),
     );
-    cache.append(results, Int32Array.from(lengths), rows);
+    cache.append(results, Int32Array.from(lengths), 0, rows);
     for (let slot = 0; slot < rows; slot++) lengths[slot]!++;
   };
   for (const [slots, tokens] of [
@@ -42,7 +42,7 @@ test("rows keep their tokens while slots and capacity grow", async () => {
       cache.reserve(slots, Math.max(...lengths) + 1, lengths.filter((length) => length > 0).length);
       append(slots);
     }
-    const feeds = cache.feeds(Tensor, slots);
+    const feeds = cache.feeds(Tensor, 0, slots);
     const capacity = feeds["past_k0"]!.dims[3]!;
     const data = (name: string) => feeds[name]!.data as Float32Array;
     for (let slot = 0; slot < slots; slot++) {
@@ -59,7 +59,46 @@ test("rows keep their tokens while slots and capacity grow", async () => {
             }
     }
   }
-  expect(cache.feeds(Tensor, 5)["past_k0"]!.dims[3]).toBe(256);
+  expect(cache.feeds(Tensor, 0, 5)["past_k0"]!.dims[3]).toBe(256);
+});
+
+test("a range of rows is appended to and read like the same rows of the whole cache", async () => {
+  const { Tensor } = await loadRuntime();
+  const results = (rows: number, value: number) =>
+    Object.fromEntries(
+      [0, 1].flatMap((layer) =>
+        ["k", "v"].map((name) => [
+          `${name}${layer}`,
+          new Tensor(
+            "float32",
+            Float32Array.from({ length: rows * kv * d }, (_, i) => value + i / 1000),
+            [rows, kv, 1, d],
+          ),
+        ]),
+      ),
+    );
+  const [whole, parts] = [0, 1].map(() => {
+    const cache = new KvCache({ ...config, window: { size: 3 } } as ModelConfig);
+    cache.reserve(5, 8, 0);
+    for (let token = 0; token < 4; token++) cache.append(results(5, token + 1), new Int32Array(5).fill(token), 0, 5);
+    return cache;
+  }) as [KvCache, KvCache];
+  const positions = Int32Array.from([4, 4, 4]);
+  parts.append(results(3, 9), positions, 2, 3);
+  const untouched = whole.feeds(Tensor, 0, 2);
+  for (const [name, { data }] of Object.entries(parts.feeds(Tensor, 0, 2))) expect(data, name).toEqual(untouched[name]!.data);
+  const [range, all] = [parts.feeds(Tensor, 2, 3), parts.feeds(Tensor, 0, 5)];
+  for (const [name, { data, dims }] of Object.entries(range)) {
+    expect(dims[0]).toBe(3);
+    expect([...(data as Float32Array)], name).toEqual([...(all[name]!.data as Float32Array)].slice((2 / 5) * all[name]!.data.length));
+  }
+  const capacity = range["past_v0"]!.dims[2]!;
+  expect([...(range["past_v0"]!.data as Float32Array).subarray(4 * d, 5 * d)]).toEqual(
+    [...Array(d).keys()].map((i) => Math.fround(9 + i / 1000)),
+  );
+  expect([...(range["window_mask"]!.data as Float32Array).subarray(0, capacity)].flatMap((each, at) => (each === 0 ? [at] : []))).toEqual([
+    3, 4,
+  ]);
 });
 
 /** A change of the cache: a prompt into a new or a used slot, a token for the first rows, one row over another, the end of the last rows. */
@@ -96,7 +135,7 @@ test("positions without a token hold zeros after any sequence of loads, appends,
           cache.reserve(lengths.length, Math.max(...lengths) + 1, lengths.length);
           const names = [0, 1].flatMap((layer) => [`k${layer}`, `v${layer}`]);
           const results = Object.fromEntries(names.map((name) => [name, new Tensor("float32", filled(rows * kv * d), [rows, kv, 1, d])]));
-          cache.append(results, Int32Array.from(lengths), rows);
+          cache.append(results, Int32Array.from(lengths), 0, rows);
           for (let slot = 0; slot < rows; slot++) lengths[slot]!++;
         } else if (each.kind === "end") {
           lengths.splice(Math.max(0, lengths.length - each.rows));
@@ -106,7 +145,7 @@ test("positions without a token hold zeros after any sequence of loads, appends,
         }
       }
       if (lengths.length === 0) return;
-      const feeds = cache.feeds(Tensor, lengths.length);
+      const feeds = cache.feeds(Tensor, 0, lengths.length);
       const capacity = feeds["past_k0"]!.dims[3]!;
       for (const name of ["past_k0", "past_v0", "past_k1", "past_v1"]) {
         const isKeys = name.startsWith("past_k");

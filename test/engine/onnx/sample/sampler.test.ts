@@ -199,7 +199,7 @@ describe("groups of requests", () => {
 
   test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms, and four steps for a client without rows", () => {
     const limiter = new PrefillLimiter();
-    limiter.noteDecode(8);
+    limiter.noteDecode(1, 8);
     expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting, false))).toEqual([4, 4, 16, 40]);
     expect(limiter.budgetMs(0, true)).toBe(32);
     limiter.notePrefill(16, 4);
