@@ -55,7 +55,7 @@ export interface SamplingParams {
   readonly topLogprobs: number;
   /** Number of alternatives for each prompt token. If set, the prompt is returned with the first sampled token. @default not set */
   readonly promptLogprobs?: number | undefined;
-  /** Scheduling priority. Requests with lower values run first; among equal values, the earliest. @default 0 */
+  /** Scheduling priority among the requests of a client. Lower values run first; among equal values, the earliest. @default 0 */
   readonly priority?: bigint | undefined;
   /** Salt of the prefix cache. Only requests with equal salts share cached prefixes. @default shared by all requests without a salt */
   readonly cacheSalt?: string | undefined;

@@ -93,8 +93,8 @@ function agree(a: Int32Array, b: Int32Array, length: number): boolean {
 }
 
 /**
- * Max long prompts of the same or a higher priority that are prefilled in turns; further ones wait. Each holds memory for all its keys.
- * Shorter prompts do not wait for this limit.
+ * Max long prompts that are prefilled in turns; further ones wait, unless they have a higher priority or are the first ones of a client.
+ * Each holds memory for all its keys. Shorter prompts do not wait for this limit.
  */
 const MAX_LONG_TASKS = 4;
 /** Number of tokens above which a prompt counts as long. */
@@ -109,6 +109,9 @@ const LONG_TOKENS = 1024;
 export function mayStart(request: Request, tasks: readonly PrefillTask[], minSharedPrefix: number | null): boolean {
   const { length } = request.prompt;
   if (minSharedPrefix !== null && !isScored(request) && tasks.some((task) => task.willStore(request, minSharedPrefix))) return false;
-  const isAhead = ({ tokens, requests }: PrefillTask) => tokens > LONG_TOKENS && priorityOf(first(requests)) <= priorityOf(request);
-  return length <= LONG_TOKENS || tasks.filter(isAhead).length < MAX_LONG_TASKS;
+  if (length <= LONG_TOKENS) return true;
+  const isOwn = (other: Request) => other.group.client === request.group.client;
+  const others = tasks.filter(({ tokens }) => tokens > LONG_TOKENS).map(({ requests }) => first(requests));
+  const ahead = others.filter((other) => !isOwn(other) || priorityOf(other) <= priorityOf(request));
+  return ahead.length < MAX_LONG_TASKS || !ahead.some(isOwn);
 }

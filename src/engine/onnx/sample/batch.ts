@@ -170,18 +170,35 @@ export class SampleBatch {
   }
 
   /**
-   * Removes up to `count` of the least urgent rows and frees their slots in the cache.
+   * Removes up to `count` rows and frees their slots in the cache: of the client with the most rows first, the least urgent ones first.
    *
    * @param isWanted - Whether the row of a request may be removed. @default any
    * @returns Their requests, to be prefilled again: the sampled tokens are at the end of their prompts.
    */
   suspend(count: number, isWanted: (request: Request) => boolean = () => true): Request[] {
     if (count <= 0) return [];
+    const ranks = new Map<string, number>();
     const rows = [...this.#rows.entries()]
       .filter(([, { request }]) => isWanted(request))
-      .sort(([, a], [, b]) => (isBefore(a.request, b.request) ? 1 : -1))
+      .sort(([, a], [, b]) => (isBefore(a.request, b.request) ? -1 : 1))
+      .map(
+        ([
+          index,
+          {
+            request: { group },
+          },
+        ]) => {
+          const rank = ranks.get(group.client) ?? 0;
+          ranks.set(group.client, rank + 1);
+          return { index, rank };
+        },
+      );
+    // Stable and from the end: among equal ranks of different clients, the least urgent rows come first.
+    const removed = rows
+      .toReversed()
+      .sort((a, b) => b.rank - a.rank)
       .slice(0, count);
-    return this.#removeAt(rows.map(([index]) => index).sort((a, b) => a - b)).map(suspended);
+    return this.#removeAt(removed.map(({ index }) => index).sort((a, b) => a - b)).map(suspended);
   }
 
   /**

@@ -43,7 +43,10 @@ class VirtualTimes<K> {
   }
 }
 
-/** Shares of clients and groups: the client with the smallest share is served next, and of its groups the one with the smallest share. */
+/**
+ * Shares of clients and groups: the client with the smallest share is served next, of its requests those with the highest priority, and of
+ * their groups the one with the smallest share. A priority orders the requests of one client, so none delays the requests of another one.
+ */
 export class FairShare {
   readonly #clients = new VirtualTimes<string>(CREDIT_MS);
   readonly #groups = new VirtualTimes<number>(0);
@@ -55,8 +58,8 @@ export class FairShare {
   }
 
   /**
-   * Returns the request to serve next: with the highest priority, then of the client and the group with the smallest share, then the first
-   * one given.
+   * Returns the request to serve next: of the client with the smallest share, with the highest priority, of the group with the smallest
+   * share, the first one given.
    *
    * @param isReady - Whether a request can be served now. @default all can
    */
@@ -71,10 +74,10 @@ export class FairShare {
    * order, before its other requests.
    */
   precedes(request: Request, other: Request): boolean {
-    const [own, others] = [priorityOf(request), priorityOf(other)];
-    if (own !== others) return own < others;
     const { client, id } = request.group;
     if (client !== other.group.client) return this.#clients.of(client) < this.#clients.of(other.group.client);
+    const [own, others] = [priorityOf(request), priorityOf(other)];
+    if (own !== others) return own < others;
     if (request.sampled > 0 || other.sampled > 0) return other.sampled === 0;
     return this.#groups.of(id) < this.#groups.of(other.group.id);
   }

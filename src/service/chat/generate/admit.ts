@@ -26,7 +26,7 @@ export interface ChatLimits {
   readonly splicingBytesPerKey?: number | undefined;
   /** Whether a request may contain its own chat template, which runs under the same limits as a model's template. @default false */
   readonly trustRequestTemplates?: boolean | undefined;
-  /** Whether a request may set its `priority` for the order of execution when not all requests can run at once. @default false */
+  /** Whether a request may set its `priority` among the requests of its entity when not all can run at once. @default false */
   readonly priorityScheduling?: boolean | undefined;
   /**
    * Format of tool calls in the generated text: `hermes`, as `<tool_call>{"name": …, "arguments": …}</tool_call>`, or `none`, which rejects

@@ -63,6 +63,14 @@ describe("prefill time", () => {
     expect(served).toEqual(["other", "other", "other", "flood", "other", "flood", "other", "flood", "other"]);
   });
 
+  test("a priority orders the requests of its client only", () => {
+    const shares = new FairShare();
+    const urgent = (id: number) => request("a", id, { params: params(id, { priority: -100n }) });
+    expect(shares.next([request("a", 1), urgent(2)])!.id).toBe(2);
+    shares.charge([{ client: "a", id: 2 }], 100);
+    expect(shares.next([urgent(3), request("b", 4)])!.id).toBe(4);
+  });
+
   test("suspended requests continue before other requests of their client, but not before other clients", () => {
     const shares = new FairShare();
     shares.charge([{ client: "a", id: 1 }], 30);

@@ -182,16 +182,17 @@ describe("groups of requests", () => {
     expect(pieces.at(-1)).toBe(16);
   });
 
-  test("at most four long prompts of one priority are started, and prompts with a prefix that is being computed wait for it", () => {
+  test("at most four long prompts of one priority are started, or one of each client, and prompts with a prefix that is being computed wait for it", () => {
     const policy = {} as Request["policy"];
     const request = (length: number, more: Partial<Request> = {}) =>
-      ({ policy, prompt: promptOf(length, 90), params: params(1), ...more }) as Request;
+      ({ policy, prompt: promptOf(length, 90), params: params(1), group: group(1), ...more }) as Request;
     const task = (length: number, priority = 0n, isSame = false) =>
-      ({ tokens: length, requests: [{ params: { priority } }], willStore: () => isSame }) as unknown as PrefillTask;
+      ({ tokens: length, requests: [{ params: { priority }, group: group(2) }], willStore: () => isSame }) as unknown as PrefillTask;
     const long = [0, 1, 2, 3].map(() => task(5000));
     expect(mayStart(request(2000), long.slice(1), 64)).toBe(true);
     expect(mayStart(request(2000), long, 64)).toBe(false);
     expect(mayStart(request(2000, { params: params(1, { priority: -1n }) }), long, 64)).toBe(true);
+    expect(mayStart(request(2000, { group: { client: "other", id: 3 } }), long, 64)).toBe(true);
     expect(mayStart(request(1024), long, 64)).toBe(true);
     expect(mayStart(request(100), [task(500, 0n, true)], 64)).toBe(false);
     expect(mayStart(request(100), [task(500, 0n, true)], null)).toBe(true);

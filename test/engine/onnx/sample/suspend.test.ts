@@ -111,3 +111,20 @@ test("a suspended request can be canceled, and its policy released", async () =>
   await new Promise(setImmediate);
   expect(harness.tokens.get(suspended.id)).toHaveLength(length);
 });
+
+test("rows of the client with the most rows are suspended first, whatever their priority", async () => {
+  const { place } = limitedPlace(128);
+  const harness = await Harness.start({ prefixCacheBytes: 0 }, place);
+  const gained: number[] = [];
+  const many = Array.from({ length: 5 }, (_, index) =>
+    harness.run(promptOf(20, index), params(index, { maxTokens: 60, priority: -1n }), "p", { client: "many", id: index }),
+  );
+  const one = harness.add(promptOf(20, 9), params(9, { maxTokens: 60 }), "p", { client: "one", id: 9 });
+  harness.onToken = ({ request, token }) => {
+    if (request === one.id && token.finish) gained.push(...[0, 1, 2, 3, 4].map((id) => harness.tokens.get(id)!.length));
+  };
+  await Promise.all([...many, one.done]);
+  // The only row of its client is never suspended, so the requests of the other one have at most as many tokens at its end.
+  expect(Math.min(...gained)).toBeLessThan(60);
+  expect(gained.filter((count) => count === 60).length).toBeLessThanOrEqual(2);
+});
