@@ -9,6 +9,8 @@ import { uuid } from "./common.ts";
 import { storedRollout } from "./rollout-plan.ts";
 import { trajectory, trajectoryGroup } from "./trajectory.ts";
 
+const priority = z.int().min(-1000).max(1000).nullish();
+
 /** Schema of {@link RlConfig}. */
 export const rlConfig = z.strictObject({
   /** Learning rate. @default 5e-6 */
@@ -65,6 +67,11 @@ export const rlConfig = z.strictObject({
    * false
    */
   token_report: z.boolean().nullish(),
+  /**
+   * Extension: priority among the queued jobs of the entity, from -1000 to 1000; lower values run first. Jobs of one model run in order of
+   * creation, whatever their priorities. @default 0
+   */
+  priority,
   /** Level of the importance ratio. @default "token" */
   importance_sampling_level: z.literal(["token", "sequence", "average", "geometric_average"]).nullish(),
   /** Coefficient of the log-ratio subtracted from each token's advantage. @default 0 */
@@ -185,6 +192,11 @@ export const sftExperimentalConfig = z.strictObject({
   adam_beta1: z.number().min(0).lt(1).nullish(),
   /** Second-moment decay of AdamW. @default 0.99 */
   adam_beta2: z.number().min(0).lt(1).nullish(),
+  /**
+   * Priority among the queued jobs of the entity, from -1000 to 1000; lower values run first. Jobs of one model run in order of creation,
+   * whatever their priorities. @default 0
+   */
+  priority,
 });
 /** `experimental_config` of an SFT job. All fields are extensions. @interface */
 export type SftExperimentalConfig = z.infer<typeof sftExperimentalConfig>;

@@ -35,6 +35,8 @@ export const trainingJob = z.looseObject({
   type: jobType.optional(),
   /** State at the time of the request. */
   status: jobStatus.optional(),
+  /** Priority among the queued jobs of the entity; lower values run first. */
+  priority: z.int().optional(),
   /** True for an unfinished job that does not run until it is resumed; absent for other jobs. */
   paused: z.literal(true).optional(),
   /** Time at which the service accepted the job, ISO 8601. */

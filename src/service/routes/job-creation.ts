@@ -15,7 +15,7 @@ import { parseArtifactUrl, pathOf } from "../common/names.ts";
 import type { OpenRlRequest } from "../training-data/data-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
-import { insertJob } from "../store/jobs.ts";
+import { insertJob, type NewJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 
@@ -56,6 +56,7 @@ export async function prepareRl(context: ServiceContext, { head, accept }: OpenR
         model,
         type: "rl",
         config: { experimental_config: config, warnings } satisfies RlJobConfig,
+        priority: config?.priority,
         digests,
       });
       return { id };
@@ -75,7 +76,7 @@ export async function prepareSft(context: ServiceContext, request: CreateSftJobR
     experimental_config: offeredClipping(request.experimental_config ?? null, context.engine, "experimental_config"),
   };
   await checkSftData({ ...context, data: context.work.data }, given, config);
-  return datasetJob(context, given, { type: "sft", config });
+  return datasetJob(context, given, { type: "sft", config, priority: config.experimental_config?.priority });
 }
 
 /** Validates a preference request, its data and its reference policy included. */
@@ -90,7 +91,7 @@ export async function preparePreferences(context: ServiceContext, request: Creat
   };
   await checkPreferenceData({ ...context, data: context.work.data }, given, config);
   const { reference } = checkPreferenceConfig(config.config);
-  return datasetJob(context, given, { type: "preference", config }, async (transaction, start) => {
+  return datasetJob(context, given, { type: "preference", config, priority: config.config?.priority }, async (transaction, start) => {
     await referenceCheckpoint(transaction, reference, { modelId: given.model.id, start });
   });
 }
@@ -122,7 +123,8 @@ function artifactIds({ artifact, validation }: RequestedData): Pick<SftJobConfig
 function datasetJob(
   { jobs }: ServiceContext,
   { model, artifact, validation }: RequestedData,
-  job: { readonly type: "sft"; readonly config: SftJobConfig } | { readonly type: "preference"; readonly config: PreferenceJobConfig },
+  job: ({ readonly type: "sft"; readonly config: SftJobConfig } | { readonly type: "preference"; readonly config: PreferenceJobConfig }) &
+    Pick<NewJob, "priority">,
   check?: (transaction: Store, start: CheckpointRow) => Promise<void>,
 ): Creation {
   const id = randomUUID();

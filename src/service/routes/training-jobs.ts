@@ -39,13 +39,14 @@ const eventQuery = listQuery.omit({ order: true }).extend({
 });
 
 function toWire(row: JobRow): TrainingJob {
-  const { id, model_id, type, status, created_at, training_start, training_end, error_message, step } = row;
+  const { id, model_id, type, status, priority, created_at, training_start, training_end, error_message, step } = row;
   const isPaused = row.is_paused === 1 && (status === "queued" || status === "running");
   return {
     id,
     model_id,
     type,
     status,
+    priority,
     ...(isPaused ? { paused: true } : {}),
     created_at,
     training_start,

@@ -25,43 +25,43 @@ export function liveJobs(store: Store, modelId: string): Promise<JobRow[]> {
 
 /** Selection of {@link nextLiveJob}. */
 export interface NextJobQuery {
-  /** Ids to skip. */
+  /** Ids to skip; later jobs of their models do not wait for them. */
   readonly except: ReadonlySet<string>;
   /** Process that asks, and time of the database; null if no other process runs jobs. */
   readonly lease: { readonly owner: string; readonly nowMs: number } | null;
 }
 
 /**
- * Returns the unfinished job to run next, which is not paused: of the entity that has waited longest since the start of its last job, the first one in order of
- * creation; an interrupted job precedes all others. A process runs one job at a time, so a job that is `running`
- * while its queue looks for work was interrupted. Jobs that other processes run are skipped, and so are jobs of a model with an earlier
- * job, because each job starts from the checkpoint of the one before.
+ * Returns the unfinished job to run next, which is not paused: of the entity that has waited longest since the start of its last job, the one
+ * with the lowest `priority`, then the first one in order of creation; an interrupted job precedes all others. A process runs one job at a
+ * time, so a job that is `running` while its queue looks for work was interrupted. Jobs that other processes run are skipped, and so are jobs
+ * of a model with an earlier job, because each job starts from the checkpoint of the one before.
  */
 export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Promise<JobRow | undefined> {
   let query = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).limit(1);
   if (except.size > 0) query = query.where("id", "not in", [...except]);
   if (lease !== null) {
-    query = query
-      .where((where) =>
-        where.or([
-          where("status", "=", "queued"),
-          where("lease_expires_ms", "is", null),
-          where("lease_expires_ms", "<", lease.nowMs),
-          where("lease_owner", "=", lease.owner),
-        ]),
-      )
-      .where((where) => {
-        const earlier = where
-          .selectFrom("jobs as earlier")
-          .select("earlier.id")
-          .whereRef("earlier.model_id", "=", "jobs.model_id")
-          .whereRef("earlier.seq", "<", "jobs.seq")
-          .where("earlier.status", "in", LIVE_STATUSES)
-          .where((other) => other.or([other("earlier.status", "=", "running"), other("earlier.is_paused", "=", 0)]));
-        return where.not(where.exists(earlier));
-      });
+    query = query.where((where) =>
+      where.or([
+        where("status", "=", "queued"),
+        where("lease_expires_ms", "is", null),
+        where("lease_expires_ms", "<", lease.nowMs),
+        where("lease_owner", "=", lease.owner),
+      ]),
+    );
   }
   return query
+    .where((where) => {
+      let earlier = where
+        .selectFrom("jobs as earlier")
+        .select("earlier.id")
+        .whereRef("earlier.model_id", "=", "jobs.model_id")
+        .whereRef("earlier.seq", "<", "jobs.seq")
+        .where("earlier.status", "in", LIVE_STATUSES)
+        .where((other) => other.or([other("earlier.status", "=", "running"), other("earlier.is_paused", "=", 0)]));
+      if (except.size > 0) earlier = earlier.where("earlier.id", "not in", [...except]);
+      return where.not(where.exists(earlier));
+    })
     .orderBy((order) => order.case().when("status", "=", "running").then(0).else(1).end())
     .orderBy((order) =>
       order.fn.coalesce(
@@ -72,6 +72,7 @@ export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Prom
         sql.lit(""),
       ),
     )
+    .orderBy("priority")
     .orderBy("seq")
     .executeTakeFirst();
 }
@@ -103,11 +104,13 @@ async function requireJobRoom(store: Store, entity: string): Promise<void> {
 }
 
 /** Job to insert. */
-interface NewJob {
+export interface NewJob {
   readonly id: string;
   readonly model: Pick<ModelRow, "id" | "entity">;
   readonly type: JobRow["type"];
   readonly config: unknown;
+  /** Priority among the queued jobs of the entity; lower values run first. @default 0 */
+  readonly priority?: number | null | undefined;
   /** Digests of the files written for the job. */
   readonly digests?: Digests | null | undefined;
 }
@@ -117,7 +120,7 @@ interface NewJob {
  *
  * @throws RateLimitError `E_RATE_LIMIT`, QuotaError `E_QUOTA` if the entity of the model is at a limit.
  */
-export async function insertJob(store: Store, { id, model, type, config, digests = null }: NewJob): Promise<void> {
+export async function insertJob(store: Store, { id, model, type, config, priority, digests = null }: NewJob): Promise<void> {
   await requireJobRoom(store, model.entity);
   await requireBytes(store, model.entity, 0);
   const { last } = await unrestricted(store)
@@ -139,6 +142,7 @@ export async function insertJob(store: Store, { id, model, type, config, digests
       digests: digests === null ? null : JSON.stringify(digests),
       attempts: 0,
       cancel_requested: 0,
+      priority: priority ?? 0,
       is_paused: 0,
       lease_token: 0,
       lease_owner: null,

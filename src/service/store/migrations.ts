@@ -15,7 +15,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0008-team": { up: team },
 };
 
-/** Adds what a service of a team stores: API keys and entities, plans of rollouts, the audit log, leases of jobs, and the storage. */
+/** Adds what a service of a team stores: API keys and entities, plans of rollouts, the audit log, leases and priorities of jobs, and the storage. */
 async function team(db: Kysely<unknown>): Promise<void> {
   for (const add of [keys, rolloutTasks, auditLog, jobLeases, storage]) await add(db);
 }
@@ -44,8 +44,12 @@ async function storage(db: Kysely<unknown>): Promise<void> {
     .execute();
 }
 
-/** Adds leases of running jobs. */
+/** Adds leases and priorities of jobs. */
 async function jobLeases(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .alterTable("jobs")
+    .addColumn("priority", "integer", (c) => c.notNull().defaultTo(0))
+    .execute();
   await db.schema
     .alterTable("jobs")
     .addColumn("lease_token", "integer", (c) => c.notNull().defaultTo(0))

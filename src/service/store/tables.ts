@@ -93,6 +93,8 @@ export interface JobRow {
   attempts: number;
   /** 1 if cancellation was requested, else 0. */
   cancel_requested: number;
+  /** Priority among the queued jobs of the entity; lower values run first. */
+  priority: number;
   /** 1 if the job must not run until it is resumed, else 0. A running job stops after its current step. */
   is_paused: number;
   /** Number of claims of the job, and of its endings by other processes: the fencing token of the process that runs it. */

@@ -38,6 +38,7 @@ const JOB: Readonly<Record<keyof JobSettings, string>> = {
   adamBeta1: "first-moment decay of AdamW (default: 0.9)",
   adamBeta2: "second-moment decay of AdamW (default: 0.99)",
   tokenReport: "store log-probability and advantage of every trained token of every step on the service (default: false)",
+  priority: "priority among the queued jobs of the entity; lower values run first (default: 0)",
   importanceSamplingLevel: 'level of the importance ratio (default: "token")',
   modelK2Tau: "coefficient of the log-ratio that is subtracted from each token's advantage (default: 0)",
   kimiK2Tau: "alias of modelK2Tau",
