@@ -11,7 +11,7 @@ import type { FineTuningJob } from "openai/resources/fine-tuning/jobs/jobs";
 import { connect } from "whetstone";
 import { type ReverseScenario, reverseScenario, type Split } from "./reverse-text/task.ts";
 
-const [examples = 2400, rows = 4800, heldOut = 256, seed = 1] = process.argv.slice(2).map(Number);
+const [examples = 2400, rows = 6400, heldOut = 256, seed = 1] = process.argv.slice(2).map(Number);
 if (![examples, rows, heldOut, seed].every((value) => Number.isInteger(value) && value >= 1)) {
   console.error("Usage: fine-tuning-loop.ts [examples] [rows] [held-out texts] [seed], whole numbers from 1");
   process.exit(2);

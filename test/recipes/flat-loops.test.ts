@@ -71,8 +71,17 @@ describe("the single-file loops", () => {
     ]);
   });
 
+  it("fine-tuning-loop.ts completes on the embedded service", { timeout: 60_000 }, async () => {
+    const printed = await lines("recipes/fine-tuning-loop.ts", ["64", "16", "8"]);
+    expect(printed).toEqual([
+      expect.stringMatching(/^supervised {5}\d of 8 exact \([\d.]+\)$/),
+      expect.stringMatching(/^reinforcement {2}\d of 8 exact \([\d.]+\)$/),
+    ]);
+  });
+
   it.each([
     ["recipes/rl-loop.ts", ["abc"]],
+    ["recipes/fine-tuning-loop.ts", ["0"]],
     ["recipes/preference-loop.ts", ["--help"]],
     ["recipes/preference-loop.ts", ["whetstone-tiny", "0"]],
     ["recipes/rl-loop.ts", ["--help"]],
