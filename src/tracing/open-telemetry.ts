@@ -7,7 +7,7 @@ import { messageOf } from "../base/util/values.ts";
 /** Part of `@opentelemetry/api` that tracing uses. */
 export type OpenTelemetryApi = Pick<
   typeof otel,
-  "context" | "isSpanContextValid" | "propagation" | "SpanKind" | "SpanStatusCode" | "trace"
+  "context" | "isSpanContextValid" | "propagation" | "ROOT_CONTEXT" | "SpanKind" | "SpanStatusCode" | "trace"
 >;
 
 /** Value of the attribute `error.type`: the code of an error of this package, `cancelled`, or the name of the error. */
@@ -25,13 +25,13 @@ function defined(attributes: TraceAttributes): otel.Attributes {
 
 /** Creates the tracing on the API of OpenTelemetry. */
 export function openTelemetryTracing(
-  { context, isSpanContextValid, propagation, SpanKind, SpanStatusCode, trace }: OpenTelemetryApi,
+  { context, isSpanContextValid, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }: OpenTelemetryApi,
   { hasContent }: { readonly hasContent: boolean },
 ): Tracing & { readonly hasSdk: boolean } {
   const tracer = trace.getTracer("whetstone");
   const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL };
-  const start = (name: string, { kind, attributes, headers }: TraceStart): TraceSpan => {
-    const active = context.active();
+  const start = (name: string, { kind, attributes, headers, isQueued = false }: TraceStart): TraceSpan => {
+    const active = isQueued ? ROOT_CONTEXT : context.active();
     const isRemote = headers !== undefined && trace.getSpan(active) === undefined;
     const parent = isRemote ? propagation.extract(active, headers) : active;
     const span = tracer.startSpan(name, { kind: kinds[kind], attributes: defined(attributes) }, parent);

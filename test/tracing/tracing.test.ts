@@ -209,5 +209,20 @@ describe("training jobs", () => {
     });
     expect(span?.events.map(({ name }) => name)).toEqual(["whetstone.job.step"]);
     expect(span?.events[0]?.attributes).toHaveProperty("whetstone.metrics.loss");
+    // Without a trace context in the request, the job has a trace of its own.
+    expect(span?.parentSpanContext).toBeUndefined();
+  });
+
+  it("continue the trace of the request that created the job", async () => {
+    await enableTracing();
+    const { ok } = await startTestService();
+    const model = await ok("POST", "/v1/preview/models", { project: "p", name: "m", base_model: "tiny" });
+    const groups = [group({ reward: 1, choices: [choice([5], [6])] }, { reward: 0, choices: [choice([5], [7])] })];
+    const [traceId, spanId] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];
+    const headers = { traceparent: `00-${traceId}-${spanId}-01` };
+    await ok("POST", "/v1/preview/training-jobs", { model_id: model.id, trajectory_groups: groups }, { headers });
+    const [span] = await spans("train", 1);
+    expect(span?.spanContext().traceId).toBe(traceId);
+    expect(span?.parentSpanContext).toMatchObject({ spanId, isRemote: true });
   });
 });

@@ -28,6 +28,8 @@ export interface TraceStart {
   readonly attributes: TraceAttributes;
   /** Headers of a received request: their trace context is the parent if no span is active. @default none */
   readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>> | undefined;
+  /** Whether the active span is not the parent: work that an earlier request has queued. @default false */
+  readonly isQueued?: boolean | undefined;
 }
 
 /** Creator of spans. */

@@ -17,7 +17,7 @@ import { isAlias } from "../store/aliases.ts";
 import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
 import { getFile, newId } from "../store/files.ts";
 import { getFineTuningJob } from "../store/fine-tuning-jobs.ts";
-import { appendEvent, insertJob } from "../store/jobs.ts";
+import { appendEvent, insertJob, type JobTrace } from "../store/jobs.ts";
 import type { PreferenceJobConfig, ReinforcementJobConfig, SftJobConfig } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import { entityFor, requireAllModels } from "../store/visibility.ts";
@@ -83,7 +83,7 @@ export interface MethodInput {
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model or file.
  * @throws DataError `E_DATA` naming the line of a file that cannot be trained, and the field.
  */
-export async function prepareFineTuningJob(context: CreationContext, request: FineTuningRequest): Promise<Creation> {
+export async function prepareFineTuningJob(context: CreationContext, request: FineTuningRequest, trace: JobTrace): Promise<Creation> {
   requireSupported(request);
   const { store } = context;
   requireAllModels(store, "the creation of models");
@@ -113,7 +113,7 @@ export async function prepareFineTuningJob(context: CreationContext, request: Fi
       // The files may have been deleted since they were read.
       await readFiles(transaction, request);
       const model = await insertModel(transaction, { id: modelId, name, baseModel, origin });
-      await insertJob(transaction, { id: trainingJobId, model, type: plan.jobType, config: plan.config });
+      await insertJob(transaction, { id: trainingJobId, model, type: plan.jobType, config: plan.config, ...trace });
       const metadata = request.metadata ?? null;
       await transaction
         .insertInto("fine_tuning_jobs")

@@ -22,6 +22,7 @@ export async function observeRun({ store, observer }: ObservedContext, job: JobR
     model: pathOf(model),
     base: model.base_model,
     committedSteps: job.committed_steps,
+    traceparent: job.traceparent,
   });
 }
 

@@ -115,6 +115,8 @@ export interface StartedJob {
   readonly base: string;
   /** Optimizer steps that an earlier run of the job committed. */
   readonly committedSteps: number;
+  /** Trace context of the request that created the job; null without one. */
+  readonly traceparent: string | null;
 }
 
 /** Observer of one run of a training job. */

@@ -96,10 +96,12 @@ function stepAttributes(metrics: Readonly<Record<string, unknown>>): TraceAttrib
   return Object.fromEntries(numbers.map(([name, value]) => [`whetstone.metrics.${name}`, value as number]));
 }
 
-/** Starts the trace of one run of a training job. */
-function traceJob(tracing: Tracing, { id, type, entity, model, base, committedSteps }: StartedJob): JobObserver {
+/** Starts the trace of one run of a training job, in the trace of the request that created the job. */
+function traceJob(tracing: Tracing, { id, type, entity, model, base, committedSteps, traceparent }: StartedJob): JobObserver {
   const span = tracing.start(`train ${type}`, {
     kind: "internal",
+    headers: traceparent === null ? {} : { traceparent },
+    isQueued: true,
     attributes: {
       "whetstone.job.id": id,
       "whetstone.job.type": type,

@@ -14,6 +14,7 @@ import {
 import { ConflictError } from "../../base/errors.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import { prepareFineTuningJob } from "../fine-tuning/create-job.ts";
+import { jobTrace } from "./job-creation.ts";
 import { checkpointToWire, eventCursor, eventToWire, jobToWire } from "../fine-tuning/wire.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import { create } from "../http/idempotency.ts";
@@ -78,7 +79,7 @@ export function fineTuningRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "fineTuning", context.work.bodies);
         const own = context.of(c);
-        return create(c, own.store, { digest, prepare: () => prepareFineTuningJob(own, value) });
+        return create(c, own.store, { digest, prepare: () => prepareFineTuningJob(own, value, jobTrace(c)) });
       },
     },
     {

@@ -15,7 +15,8 @@ import { parseArtifactUrl, pathOf } from "../common/names.ts";
 import type { OpenRlRequest } from "../training-data/data-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
-import { insertJob, type NewJob } from "../store/jobs.ts";
+import type { ServiceRequest } from "../http/body.ts";
+import { insertJob, type JobTrace, type NewJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 
@@ -28,8 +29,13 @@ async function requireStart(store: Store, model: ModelRow): Promise<CheckpointRo
   });
 }
 
+/** Returns the trace context of a request. */
+export function jobTrace({ req }: ServiceRequest): JobTrace {
+  return { traceparent: req.header("traceparent") };
+}
+
 /** Validates an RL request and stores its groups. */
-export async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest): Promise<Creation> {
+export async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest, trace: JobTrace): Promise<Creation> {
   const { store, engine, bases, directory, storage, jobs } = context;
   const model = await getModel(store, head.modelId);
   requireEntropyBonus(head.config, engine);
@@ -57,6 +63,7 @@ export async function prepareRl(context: ServiceContext, { head, accept }: OpenR
         type: "rl",
         config: { experimental_config: config, warnings } satisfies RlJobConfig,
         priority: config?.priority,
+        ...trace,
         digests,
       });
       return { id };
@@ -67,7 +74,7 @@ export async function prepareRl(context: ServiceContext, { head, accept }: OpenR
 }
 
 /** Validates an SFT request, its data included. */
-export async function prepareSft(context: ServiceContext, request: CreateSftJobRequest): Promise<Creation> {
+export async function prepareSft(context: ServiceContext, request: CreateSftJobRequest, trace: JobTrace): Promise<Creation> {
   const url = request.experimental_config?.validation_data_url;
   const given = await requestedData(context, request, { url, param: "experimental_config.validation_data_url" });
   const config: SftJobConfig = {
@@ -76,11 +83,11 @@ export async function prepareSft(context: ServiceContext, request: CreateSftJobR
     experimental_config: offeredClipping(request.experimental_config ?? null, context.engine, "experimental_config"),
   };
   await checkSftData({ ...context, data: context.work.data }, given, config);
-  return datasetJob(context, given, { type: "sft", config, priority: config.experimental_config?.priority });
+  return datasetJob(context, given, { type: "sft", config, priority: config.experimental_config?.priority, ...trace });
 }
 
 /** Validates a preference request, its data and its reference policy included. */
-export async function preparePreferences(context: ServiceContext, request: CreatePreferenceJobRequest): Promise<Creation> {
+export async function preparePreferences(context: ServiceContext, request: CreatePreferenceJobRequest, trace: JobTrace): Promise<Creation> {
   const given = await requestedData(context, request, {
     url: request.config?.validation_data_url,
     param: "config.validation_data_url",
@@ -91,9 +98,14 @@ export async function preparePreferences(context: ServiceContext, request: Creat
   };
   await checkPreferenceData({ ...context, data: context.work.data }, given, config);
   const { reference } = checkPreferenceConfig(config.config);
-  return datasetJob(context, given, { type: "preference", config, priority: config.config?.priority }, async (transaction, start) => {
-    await referenceCheckpoint(transaction, reference, { modelId: given.model.id, start });
-  });
+  return datasetJob(
+    context,
+    given,
+    { type: "preference", config, priority: config.config?.priority, ...trace },
+    async (transaction, start) => {
+      await referenceCheckpoint(transaction, reference, { modelId: given.model.id, start });
+    },
+  );
 }
 
 /** Finds the model and the data of a request, and checks that the model's base can be used. */
@@ -124,7 +136,7 @@ function datasetJob(
   { jobs }: ServiceContext,
   { model, artifact, validation }: RequestedData,
   job: ({ readonly type: "sft"; readonly config: SftJobConfig } | { readonly type: "preference"; readonly config: PreferenceJobConfig }) &
-    Pick<NewJob, "priority">,
+    Pick<NewJob, "priority" | "traceparent">,
   check?: (transaction: Store, start: CheckpointRow) => Promise<void>,
 ): Creation {
   const id = randomUUID();

@@ -20,7 +20,7 @@ import {
 import { readBytes, readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
 import { create } from "../http/idempotency.ts";
-import { preparePreferences, prepareRl, prepareSft } from "./job-creation.ts";
+import { jobTrace, preparePreferences, prepareRl, prepareSft } from "./job-creation.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
 import type { OpenRlRequest } from "../training-data/data-work.ts";
@@ -81,7 +81,10 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
         const accept = (request: OpenRlRequest) => {
           const { digest } = request.head;
           const own = context.of(c);
-          return create(c, own.store, { digest, prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(own, request)) });
+          return create(c, own.store, {
+            digest,
+            prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(own, request, jobTrace(c))),
+          });
         };
         return context.work.data.withRlRequest(bytes, accept, c.req.raw.signal);
       },
@@ -96,7 +99,7 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work.bodies);
         const own = context.of(c);
-        return create(c, own.store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(own, value)) });
+        return create(c, own.store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(own, value, jobTrace(c))) });
       },
     },
     {
@@ -110,7 +113,10 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "preference", context.work.bodies);
         const own = context.of(c);
-        return create(c, own.store, { digest, prepare: () => space.requireSpace().then(() => preparePreferences(own, value)) });
+        return create(c, own.store, {
+          digest,
+          prepare: () => space.requireSpace().then(() => preparePreferences(own, value, jobTrace(c))),
+        });
       },
     },
     {

@@ -111,16 +111,21 @@ export interface NewJob {
   readonly config: unknown;
   /** Priority among the queued jobs of the entity; lower values run first. @default 0 */
   readonly priority?: number | null | undefined;
+  /** Trace context of the request that creates the job. @default none */
+  readonly traceparent?: string | undefined;
   /** Digests of the files written for the job. */
   readonly digests?: Digests | null | undefined;
 }
+
+/** Trace context of the request that creates a job. */
+export type JobTrace = Pick<NewJob, "traceparent">;
 
 /**
  * Inserts a job at the end of the queue.
  *
  * @throws RateLimitError `E_RATE_LIMIT`, QuotaError `E_QUOTA` if the entity of the model is at a limit.
  */
-export async function insertJob(store: Store, { id, model, type, config, priority, digests = null }: NewJob): Promise<void> {
+export async function insertJob(store: Store, { id, model, type, config, priority, traceparent, digests = null }: NewJob): Promise<void> {
   await requireJobRoom(store, model.entity);
   await requireBytes(store, model.entity, 0);
   const { last } = await unrestricted(store)
@@ -143,6 +148,7 @@ export async function insertJob(store: Store, { id, model, type, config, priorit
       attempts: 0,
       cancel_requested: 0,
       priority: priority ?? 0,
+      traceparent: traceparent ?? null,
       is_paused: 0,
       lease_token: 0,
       lease_owner: null,

@@ -15,7 +15,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0008-team": { up: team },
 };
 
-/** Adds what a service of a team stores: API keys and entities, plans of rollouts, the audit log, leases and priorities of jobs, and the storage. */
+/** Adds what a service of a team stores: API keys and entities, plans of rollouts, the audit log, columns of jobs, and the storage. */
 async function team(db: Kysely<unknown>): Promise<void> {
   for (const add of [keys, rolloutTasks, auditLog, jobLeases, storage]) await add(db);
 }
@@ -44,7 +44,7 @@ async function storage(db: Kysely<unknown>): Promise<void> {
     .execute();
 }
 
-/** Adds leases and priorities of jobs. */
+/** Adds leases, priorities and trace contexts of jobs. */
 async function jobLeases(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .alterTable("jobs")
@@ -54,6 +54,7 @@ async function jobLeases(db: Kysely<unknown>): Promise<void> {
     .alterTable("jobs")
     .addColumn("lease_token", "integer", (c) => c.notNull().defaultTo(0))
     .execute();
+  await db.schema.alterTable("jobs").addColumn("traceparent", "text").execute();
   await db.schema.alterTable("jobs").addColumn("lease_owner", "text").execute();
   await db.schema.alterTable("jobs").addColumn("lease_expires_ms", "bigint").execute();
 }

@@ -95,6 +95,8 @@ export interface JobRow {
   cancel_requested: number;
   /** Priority among the queued jobs of the entity; lower values run first. */
   priority: number;
+  /** Trace context of the request that created the job, as in its header `traceparent` (W3C Trace Context); null without one. */
+  traceparent: string | null;
   /** 1 if the job must not run until it is resumed, else 0. A running job stops after its current step. */
   is_paused: number;
   /** Number of claims of the job, and of its endings by other processes: the fencing token of the process that runs it. */

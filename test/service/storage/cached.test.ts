@@ -112,7 +112,16 @@ describe.skipIf(whyNoS3 !== null)(`copies of files in an S3 storage${whyNoS3 ===
           committed_steps: 0,
           progress_dir: null,
         },
-        ...{ digests: JSON.stringify(report), attempts: 0, cancel_requested: 0, priority: 0, is_paused: 0, error_message: null, step: 1 },
+        ...{
+          digests: JSON.stringify(report),
+          attempts: 0,
+          cancel_requested: 0,
+          priority: 0,
+          traceparent: null,
+          is_paused: 0,
+          error_message: null,
+          step: 1,
+        },
         ...{ created_at: "", lease_token: 0, lease_owner: null, lease_expires_ms: null, training_start: null, training_end: null },
       })
       .execute();
