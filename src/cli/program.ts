@@ -16,6 +16,7 @@ import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { initCommand } from "./init.ts";
 import { jobsCommand } from "./jobs.ts";
 import { keysCommand } from "./keys.ts";
+import { upstreamsCommand } from "./upstreams.ts";
 import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
 import { preferCommand } from "./prefer.ts";
@@ -77,6 +78,7 @@ export function createProgram(version: string): Command {
     jobsCommand(),
     artifactsCommand(),
     keysCommand(),
+    upstreamsCommand(),
     exportCommand(),
     verifyCommand(),
     backupCommand(),

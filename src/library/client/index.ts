@@ -19,6 +19,7 @@ export { ConnectionError, HttpError, ProtocolError, type HttpErrorOptions } from
 export { Job, type JobResult } from "./job.ts";
 export type { PreferenceDataset, SftDataset } from "./job-bodies.ts";
 export type { Entities, EntityInfo, EntityLimitsInfo, KeyUsageInfo, UsageOptions } from "./entities.ts";
+export type { UpstreamInfo, Upstreams } from "./upstreams.ts";
 export type { CreatedKeyInfo, CreateKeyOptions, KeyInfo, KeyLimitsInfo, Keys, ListKeysOptions, RotateKeyOptions } from "./keys.ts";
 export {
   Model,

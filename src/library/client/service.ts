@@ -7,6 +7,7 @@ import { auditLogOf, type AuditLogOptions, type AuditRecord } from "./audit-log.
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
 import { entitiesResource, type Entities } from "./entities.ts";
+import { upstreamsResource, type Upstreams } from "./upstreams.ts";
 import { keysResource, type Keys } from "./keys.ts";
 import { modelsResource, type Models } from "./models.ts";
 import type { BatchFinding, ClientPorts, ExamineOptions, FollowOptions } from "./ports.ts";
@@ -64,6 +65,8 @@ export class Service {
   readonly keys: Keys;
   /** Limits of entities, and the daily usage of their keys (an extension). */
   readonly entities: Entities;
+  /** Servers to which the service forwards chat completions (an extension). */
+  readonly upstreams: Upstreams;
   /** Plans of rollouts that workers play. */
   readonly rolloutPlans: RolloutPlans;
   /** Extensions of the service detected so far. */
@@ -95,6 +98,7 @@ export class Service {
     this.sessions = sessionsResource(this.#api);
     this.keys = keysResource(this.#api);
     this.entities = entitiesResource(this.#api);
+    this.upstreams = upstreamsResource(this.#api);
     this.rolloutPlans = rolloutPlansResource(this.#api);
     this.models = modelsResource(this.#api, this);
   }
