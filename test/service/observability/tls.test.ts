@@ -1,40 +1,11 @@
 /** HTTPS: the certificate, its renewal, and clients with a certificate authority. */
-import { execFileSync, spawnSync } from "node:child_process";
 import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { connect as openTls, type PeerCertificate } from "node:tls";
 import { Agent, request } from "undici";
 import { describe, expect, it } from "vitest";
+import { certificate, hasOpenssl } from "../certificate.ts";
 import { startTestService, temporaryDirectory } from "../support.ts";
-
-const hasOpenssl = spawnSync("openssl", ["version"]).status === 0;
-
-/** Creates a certificate for 127.0.0.1 that is its own authority. */
-async function certificate(directory: string, name: string): Promise<{ cert: string; key: string }> {
-  const [cert, key] = [join(directory, `${name}.pem`), join(directory, `${name}-key.pem`)];
-  const subject = ["-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1"];
-  execFileSync(
-    "openssl",
-    [
-      "req",
-      "-x509",
-      "-newkey",
-      "ec",
-      "-pkeyopt",
-      "ec_paramgen_curve:P-256",
-      "-nodes",
-      "-days",
-      "2",
-      "-keyout",
-      key,
-      "-out",
-      cert,
-      ...subject,
-    ],
-    { stdio: "ignore" },
-  );
-  return { cert, key };
-}
 
 /** Returns the name in the certificate that the service presents to a new connection. */
 function presentedName(url: string, options: object = {}): Promise<string> {
@@ -51,7 +22,7 @@ function presentedName(url: string, options: object = {}): Promise<string> {
 describe.skipIf(!hasOpenssl)("HTTPS (needs openssl)", () => {
   it("is in the URL and in service.json, and serves clients that know the authority", async () => {
     const directory = await temporaryDirectory();
-    const files = await certificate(directory, "first");
+    const files = certificate(directory, "first");
     const dataDir = join(directory, "data");
     const { service } = await startTestService({ dataDir, tls: files });
     expect(service.url).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/u);
@@ -68,7 +39,7 @@ describe.skipIf(!hasOpenssl)("HTTPS (needs openssl)", () => {
 
   it("the library's client accepts the authority of NODE_EXTRA_CA_CERTS", async () => {
     const directory = await temporaryDirectory();
-    const files = await certificate(directory, "first");
+    const files = certificate(directory, "first");
     const { service } = await startTestService({ tls: files });
     const program = join(directory, "client.mts");
     const source = `import { connect } from ${JSON.stringify(join(process.cwd(), "src/index.ts"))};
@@ -90,8 +61,8 @@ await service.close();
 
   it("a replaced certificate is presented to new connections; a broken one is not", async () => {
     const directory = await temporaryDirectory();
-    const files = await certificate(directory, "first");
-    const next = await certificate(directory, "second");
+    const files = certificate(directory, "first");
+    const next = certificate(directory, "second");
     const { service, log } = await startTestService({ tls: files });
     expect(await presentedName(service.url)).toBe("first");
     await copyFile(next.cert, files.cert);
@@ -105,8 +76,8 @@ await service.close();
 
   it("a missing, malformed or mismatched file is an error before the start", async () => {
     const directory = await temporaryDirectory();
-    const files = await certificate(directory, "first");
-    const other = await certificate(directory, "second");
+    const files = certificate(directory, "first");
+    const other = certificate(directory, "second");
     for (const tls of [
       { ...files, cert: join(directory, "none") },
       { cert: files.key, key: files.key },
