@@ -16,20 +16,31 @@ interface Compose {
         readonly command?: readonly string[];
         readonly build?: { readonly dockerfile: string };
         readonly volumes?: readonly string[];
+        readonly environment?: Readonly<Record<string, string>>;
       }
     >
   >;
 }
 
-const compose = parse(read(`${DIRECTORY}/compose.yaml`)) as Compose;
+const composeFile = (name: string) => parse(read(`${DIRECTORY}/${name}`), { merge: true }) as Compose;
 const dockerfile = read(`${DIRECTORY}/Dockerfile`);
 
-/** Parses the arguments of `whetstone serve`, which must be valid. */
-function checkServe([command, ...args]: readonly string[]): void {
-  const serve = createProgram("0").commands.find((each) => each.name() === command);
-  serve?.exitOverride().parseOptions([...args]);
-  const { unknown } = serve?.parseOptions([...args]) ?? { unknown: ["no command"] };
+/** Parses the arguments of the command line, which must be valid. */
+function checkArguments([name, ...args]: readonly string[]): void {
+  const command = createProgram("0").commands.find((each) => each.name() === name);
+  const { unknown } = command?.exitOverride().parseOptions([...args]) ?? { unknown: ["no command"] };
   expect(unknown, args.join(" ")).toEqual([]);
+}
+
+/** Checks that the files that a compose file mounts exist. */
+function checkMounts({ services }: Compose): void {
+  const mounted = Object.values(services).flatMap(({ volumes = [] }) => volumes.filter((volume) => volume.startsWith("./")));
+  expect(mounted.length).toBeGreaterThan(2);
+  for (const volume of mounted) {
+    const [path = ""] = volume.split(":");
+    // The user writes the key.
+    if (path !== "./api-key") expect(read(`${DIRECTORY}/${path.slice(2)}`).length).toBeGreaterThan(0);
+  }
 }
 
 /** Returns the metric names of a PromQL expression: identifiers that are no function, keyword or label. */
@@ -49,24 +60,35 @@ describe("examples/deploy", () => {
     expect(dockerfile.indexOf("USER node")).toBeLessThan(dockerfile.indexOf("ENTRYPOINT"));
     const [, probe = "[]"] = /^HEALTHCHECK [^\n]*\\\n\s+CMD (\[.*\])$/mu.exec(dockerfile) ?? [];
     expect((JSON.parse(probe) as string[]).join(" ")).toContain("http://127.0.0.1:8321/health");
-    checkServe(JSON.parse(/^CMD (\[.*\])$/mu.exec(dockerfile)?.[1] ?? "[]") as string[]);
+    checkArguments(JSON.parse(/^CMD (\[.*\])$/mu.exec(dockerfile)?.[1] ?? "[]") as string[]);
     expect(dockerfile).toContain("dist/cli/main.js");
   });
 
   it("the compose file starts the service with options that exist, and mounts files that exist", () => {
+    const compose = composeFile("compose.yaml");
     const { whetstone } = compose.services;
-    checkServe(whetstone?.command ?? []);
+    checkArguments(whetstone?.command ?? []);
     expect(whetstone?.build?.dockerfile).toBe(`${DIRECTORY}/Dockerfile`);
-    const mounted = Object.values(compose.services).flatMap(({ volumes = [] }) => volumes.filter((volume) => volume.startsWith("./")));
-    expect(mounted.length).toBeGreaterThan(4);
-    for (const volume of mounted) {
-      const [path = ""] = volume.split(":");
-      // The user writes the key.
-      if (path !== "./api-key") expect(read(`${DIRECTORY}/${path.slice(2)}`).length).toBeGreaterThan(0);
-    }
+    checkMounts(compose);
     for (const name of ["prometheus", "grafana-datasource", "grafana-dashboards"])
       expect(parse(read(`${DIRECTORY}/${name}.yaml`))).toBeInstanceOf(Object);
-    expect(read(`${DIRECTORY}/prometheus.yaml`)).toContain("metrics_path: /metrics");
+  });
+
+  it("the compose file of a team has two services on one database and bucket, and two workers", () => {
+    const compose = composeFile("compose-team.yaml");
+    const { services } = compose;
+    checkMounts(compose);
+    for (const name of ["whetstone-1", "whetstone-2", "worker-1", "worker-2"]) checkArguments(services[name]?.command ?? []);
+    expect(services["whetstone-1"]?.environment).toEqual(services["whetstone-2"]?.environment);
+    expect(services["whetstone-1"]?.volumes).not.toEqual(services["whetstone-2"]?.volumes);
+    expect(Object.keys(services["whetstone-1"]?.environment ?? {})).toEqual(
+      expect.arrayContaining(["WHETSTONE_API_KEY", "WHETSTONE_DATABASE", "WHETSTONE_STORAGE"]),
+    );
+    for (const file of ["Caddyfile-team", "prometheus-team.yaml"])
+      for (const name of ["whetstone-1", "whetstone-2"]) expect(read(`${DIRECTORY}/${file}`)).toContain(`${name}:8321`);
+    // The packages of Postgres and metrics, in the versions of the tests.
+    const { devDependencies } = JSON.parse(read("package.json")) as { devDependencies: Readonly<Record<string, string>> };
+    for (const name of ["pg", "prom-client"]) expect(dockerfile).toContain(`${name}@${devDependencies[name]}`);
   });
 
   it("the queries of the dashboard name metrics and labels that exist, and every metric of the service is described", async () => {

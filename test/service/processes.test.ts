@@ -1,8 +1,23 @@
-/** Two service processes on one Postgres database and one data directory: leases of jobs, takeover, and requests to the other process. */
+/**
+ * Two service processes on one Postgres database, with one data directory, or with a bucket and a data directory each: leases of jobs, takeover,
+ * and requests to the other process.
+ */
 import { describe, expect, test } from "vitest";
 import { deferred } from "../../src/base/util/deferred.ts";
 import { missingPostgres, temporarySchema } from "../support/postgres.ts";
-import { createModel, finishedEvents, MODELS, RL_JOBS, startRlJob, startTestService, temporaryDirectory } from "./support.ts";
+import { startS3, whyNoS3 } from "../support/s3-server.ts";
+import {
+  chatLines,
+  createModel,
+  finishedEvents,
+  MODELS,
+  RL_JOBS,
+  SFT_JOBS,
+  startRlJob,
+  startTestService,
+  temporaryDirectory,
+  uploadArtifact,
+} from "./support.ts";
 
 type Before = NonNullable<NonNullable<Parameters<typeof startTestService>[0]>["engine"]>["before"];
 
@@ -55,5 +70,37 @@ describe.skipIf(missingPostgres !== null)(
       await one.service.close({ graceMs: 0 });
       expect((await finishedEvents(other, next)).at(-1)?.type).toBe("training_ended");
     });
+
+    test.skipIf(whyNoS3 !== null)(
+      `with a bucket, each with a data directory of its own${whyNoS3 === null ? "" : `: ${whyNoS3}`}`,
+      async () => {
+        const [storage, database] = [(await startS3()).newUrl(), temporarySchema()];
+        let calls = 0;
+        const held: Before = async ({ verb }, { signal }) => {
+          if (verb !== "optimStep" || ++calls !== 2) return;
+          await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }));
+        };
+        const [one, other] = [
+          await startTestService({ database, storage, engine: { before: held } }),
+          await startTestService({ database, storage }),
+        ];
+        const { id } = await createModel(one);
+        const data = await uploadArtifact(other, { "train.jsonl": chatLines(4) });
+        const job = await one.ok("POST", SFT_JOBS, { model_id: id, training_data_url: data, config: { batch_size: 1 } });
+        // Whoever runs the job: the process that stops leaves its committed steps in the bucket.
+        await expect.poll(async () => calls === 2 || (await one.ok("GET", `${RL_JOBS}/${job.id}`)).status === "succeeded").toBe(true);
+        const next = await startRlJob(one, id);
+        await one.service.close({ graceMs: 0 });
+        expect((await finishedEvents(other, job.id)).at(-1)?.type).toBe("training_ended");
+        expect((await finishedEvents(other, next)).at(-1)?.type).toBe("training_ended");
+        const third = await startTestService({ database, storage });
+        expect((await third.ok("GET", MODELS)).data[0].latest_step).toBe(2);
+        const answer = await third.ok("POST", "/v1/chat/completions", {
+          model: "local/demo/reverse",
+          messages: [{ role: "user", content: "hi" }],
+        });
+        expect(answer.choices).toHaveLength(1);
+      },
+    );
   },
 );
