@@ -39,6 +39,8 @@ export const modules = {
   "library/capture": [...agent, "dialects"],
   "library/rollout": [...agent, "base/progress"],
   "library/environment": loop,
+  // Message brokers that distribute rollouts to workers, each its own entry; loaded only by programs that import one.
+  "library/brokers": [...base, "library/client", "library/environment"],
   // Environments of other frameworks over their protocols, and servers for own ones.
   "library/protocols": [...loop, "library/environment"],
   // Scenarios that a model writes for the tools of an agent.
@@ -74,6 +76,7 @@ export const modules = {
   cli: [
     ...loop,
     "library/environment",
+    "library/brokers",
     "library/follow",
     "run",
     "training/train",
@@ -210,6 +213,8 @@ export const packageModules = {
   "@photostructure/sqlite": ["service"],
   "node:sqlite": ["service"],
   "prom-client": ["service"],
+  bullmq: ["library/brokers"],
+  ioredis: ["library/brokers"],
   "@opentelemetry/api": ["tracing"],
 };
 
@@ -217,7 +222,15 @@ export const packageModules = {
  * Packages with a native binary, and optional packages: their types freely, their values only through `await import()`, so that the rest loads
  * without them.
  */
-export const nativePackages = ["onnxruntime-node", "@photostructure/sqlite", "node:sqlite", "prom-client", "@opentelemetry/api"];
+export const nativePackages = [
+  "onnxruntime-node",
+  "@photostructure/sqlite",
+  "node:sqlite",
+  "prom-client",
+  "bullmq",
+  "ioredis",
+  "@opentelemetry/api",
+];
 
 /** The deepest folder below `src/` that holds code; the linter's rules are written out per depth. */
 export const maxDepth = 6;

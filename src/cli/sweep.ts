@@ -8,6 +8,7 @@ import type { RunResult } from "../training/train/index.ts";
 import { changesText, settingChanges } from "../training/train/setting-changes.ts";
 import { logLine } from "../base/util/output.ts";
 import { integer, modelName } from "./arguments.ts";
+import { brokerOfRun, type BrokerFlags } from "./broker.ts";
 import { comparisonLines } from "./compare.ts";
 import { addDataDir, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, loadEnvironment, type EnvironmentOptions } from "./environment-file.ts";
@@ -20,7 +21,7 @@ import { startRun } from "./settings/run.ts";
 import { readSweep } from "./settings/sweep-file.ts";
 import { table } from "./table.ts";
 
-interface SweepOptions extends EnvironmentOptions, OutputOptions {
+interface SweepOptions extends EnvironmentOptions, OutputOptions, BrokerFlags {
   readonly sweep: string;
   readonly model: ModelName;
   readonly dir?: string;
@@ -55,6 +56,7 @@ export function sweepCommand(): Command {
 async function run(file: string, options: SweepOptions, command: Command): Promise<void> {
   const { model, parallel } = options;
   const settings = await settingsOfCommand(command);
+  const broker = await brokerOfRun(options, settings.workers);
   if (settings.seed !== undefined)
     throw new ConfigError("Expected the seeds of a sweep in `seeds` of its file, got the setting `seed`", { param: "seed" });
   const { grid, isList, seeds } = await readSweep(options.sweep);
@@ -69,7 +71,7 @@ async function run(file: string, options: SweepOptions, command: Command): Promi
         // A list of combinations is a grid with the one setting `settings`.
         const own = (isList ? varied["settings"] : varied) as NamedValues;
         const { steps = settings.steps, ...others } = withSettings(settings, own);
-        const subject = { name: { project: model.project, name: cellModel(model.name, name, seed) }, environment, runDir };
+        const subject = { name: { project: model.project, name: cellModel(model.name, name, seed) }, environment, runDir, broker };
         return valueOf(await (await startRun({ ...connected, signal }, subject, { ...others, steps, seed })).done);
       };
       const { signal } = connected;

@@ -2,6 +2,7 @@ import { Command } from "commander";
 import { eventToDisk } from "../run/events.ts";
 import { logLine, printLine } from "../base/util/output.ts";
 import { integer, modelName } from "./arguments.ts";
+import { brokerOfRun, type BrokerFlags } from "./broker.ts";
 import { addDataDir, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { runName, shortName } from "./names.ts";
@@ -10,7 +11,7 @@ import { addSettings, settingsOfCommand } from "./settings/options.ts";
 import { startRun } from "./settings/run.ts";
 import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
-interface TrainOptions extends EnvironmentOptions, OutputOptions {
+interface TrainOptions extends EnvironmentOptions, OutputOptions, BrokerFlags {
   readonly model: ModelName;
   readonly runDir?: string;
   readonly tracker: readonly TrackerChoice[];
@@ -33,6 +34,7 @@ export function trainCommand(): Command {
 
 async function train(file: string, options: TrainOptions, command: Command): Promise<void> {
   const settings = await settingsOfCommand(command);
+  const broker = await brokerOfRun(options, settings.workers);
   const environment = await loadEnvironment(file, options);
   const { model: name } = options;
   const runDir = options.runDir ?? `runs/${runName(environment.name, name.name)}`;
@@ -41,7 +43,7 @@ async function train(file: string, options: TrainOptions, command: Command): Pro
   await withService(
     options,
     async (connected) => {
-      const run = await startRun(connected, { name, environment, runDir, trackers }, settings);
+      const run = await startRun(connected, { name, environment, runDir, trackers, broker }, settings);
       if (options.json === true) for await (const event of run) printLine(JSON.stringify(eventToDisk(event)));
       const { reason, steps, checkpointStep } = await run.done;
       if (options.json === true) return;

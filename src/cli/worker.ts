@@ -3,11 +3,12 @@ import { runWorker, type WorkerEvent, type WorkerResult } from "../library/envir
 import { describeException } from "../library/rollout/failure.ts";
 import { logLine, printLine } from "../base/util/output.ts";
 import { integer, nonNegative } from "./arguments.ts";
+import { addBroker, brokerOf, type BrokerFlags } from "./broker.ts";
 import { addDataDir, withService } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironments } from "./environment-file.ts";
 import { type OutputOptions, plural } from "./output.ts";
 
-interface WorkerCommandOptions extends EnvironmentOptions, OutputOptions {
+interface WorkerCommandOptions extends EnvironmentOptions, OutputOptions, BrokerFlags {
   readonly service?: string;
   readonly dataDir?: string;
   readonly concurrency: number;
@@ -23,15 +24,16 @@ const PROGRESS_MS = 10_000;
 
 /** Creates the command `whetstone worker <file>`, which plays the rollouts of training runs. */
 export function workerCommand(): Command {
-  return addDataDir(addEnvironment(new Command("worker")))
+  const command = addDataDir(addEnvironment(new Command("worker")))
     .description("play rollouts of `trainRl` with `workers`, or of `whetstone train --workers`, on the environments that a file exports")
     .option(
       "--service <url>",
       "address of the service; its key is WHETSTONE_API_KEY (default: WHETSTONE_BASE_URL, or the embedded service)",
     )
-    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 8)
+    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 8);
+  return addBroker(command)
     .option("--name <text>", "name of the worker, for people (default: host name and process id)")
-    .option("--plan <id>", "play only this plan (default: all plans for the environments)")
+    .option("--plan <id>", "play only this plan; not with --redis (default: all plans for the environments)")
     .option("--lease <seconds>", "duration of a lease; after a crash, others get the rollouts when it ends", integer(3), 60)
     .option("--idle-exit <seconds>", "end after this time without rollouts (default: never)", nonNegative)
     .option("--grace <seconds>", "time that rollouts may take after a signal; others are released", nonNegative, 30)
@@ -41,6 +43,7 @@ export function workerCommand(): Command {
 async function run(file: string, options: WorkerCommandOptions): Promise<void> {
   const { concurrency, name, plan: planId, lease: leaseSeconds, idleExit, grace, json = false } = options;
   const environments = await loadEnvironments(file, options);
+  const broker = await brokerOf(options);
   await withService(options, async ({ service, signal }) => {
     const progress = new Progress(service.baseUrl);
     const timer = json ? undefined : setInterval(() => progress.print(), PROGRESS_MS);
@@ -50,6 +53,7 @@ async function run(file: string, options: WorkerCommandOptions): Promise<void> {
         environments,
         concurrency,
         name,
+        broker,
         planId,
         leaseSeconds,
         idleExitMs: idleExit === undefined ? undefined : idleExit * 1000,

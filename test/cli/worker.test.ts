@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { contentHash } from "../../src/library/environment/index.ts";
 import { ROOT } from "../project/files.ts";
+import { missingRedis, REDIS, sendRollouts, temporaryQueue } from "../support/dispatchers.ts";
 import { runHere } from "./run-here.ts";
 import { useSharedService } from "./shared-service.ts";
 
@@ -101,3 +102,33 @@ test("train --workers plans the rollouts for workers with the same file", { time
   expect(worker.stdout).toBe("idle after 2 rollouts, 0 failed\n");
   expect(await run.done).toMatchObject({ steps: 1 });
 });
+
+test("--redis and --queue without effect are rejected", { timeout: 60_000 }, async () => {
+  const file = await environmentFile("doubles");
+  const model = ["--model", "cli/doubles", "--steps", "1"];
+  for (const [args, message] of [
+    [["worker", file, "--queue", "a"], "`--queue` has no effect without a Redis server"],
+    [["worker", file, "--redis", "127.0.0.1"], "Expected the address of a Redis server"],
+    [["worker", file, "--redis", REDIS, "--plan", "00000000-0000-4000-8000-000000000000"], "`planId` has no effect with `broker`"],
+    [["train", file, ...model, "--redis", REDIS], "`--redis` has no effect without workers; add `--workers`"],
+    [["train", file, ...model, "--workers", "--queue", "a"], "`--queue` has no effect without a Redis server"],
+  ] as const)
+    expect(await runHere(...args)).toMatchObject({ code: 1, stderr: expect.stringContaining(message) });
+});
+
+test.skipIf(missingRedis !== null)(
+  `worker --redis plays the rollouts of a queue${missingRedis === null ? "" : `: ${missingRedis}`}`,
+  { timeout: 60_000 },
+  async () => {
+    const file = await environmentFile("triples");
+    const { name, broker, count } = temporaryQueue();
+    const id = await createPlan("triples", await contentHash({ name: "triples", source: file }), ["a", "fail"]);
+    const plan = await shared.service.rolloutPlans.get(id);
+    // Rollouts without a job are left to other workers.
+    await sendRollouts(broker, plan, [1]);
+    const { code, stdout } = await runHere("worker", file, "--idle-exit", "1", "--redis", REDIS, "--queue", name);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "idle after 2 rollouts, 2 failed\n" });
+    expect(await count()).toBe(0);
+    expect(await shared.service.rolloutPlans.get(id)).toMatchObject({ tasks: 4, finished: 2 });
+  },
+);

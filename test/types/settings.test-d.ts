@@ -17,11 +17,12 @@ type Unsupported =
   | "scaleLearningRateByRewardStdDev";
 
 /** Options of `trainRl` that JSON can represent. */
-type Data = Omit<TrainRlOptions<unknown>, NoData | "steps" | "train" | "curriculum" | "progress"> & {
+type Data = Omit<TrainRlOptions<unknown>, NoData | "steps" | "train" | "curriculum" | "progress" | "workers"> & {
   readonly steps?: number | undefined;
   readonly train?: Omit<RlOptions, Unsupported> | undefined;
   readonly curriculum?: Omit<CurriculumOptions<unknown>, "key"> | undefined;
   readonly progress?: boolean | undefined;
+  readonly workers?: boolean | undefined;
 };
 
 /** The type with every member read-only, at any depth. */

@@ -191,6 +191,15 @@ export const leaseRolloutsRequest = z.strictObject({
     .min(1),
   /** Only tasks of this plan. @default null, all plans */
   plan_id: uuid.nullish(),
+  /** Only this rollout of the plan; requires `plan_id`. @default null, all rollouts */
+  rollout: z
+    .strictObject({
+      /** Index of the scenario. */
+      group: z.int().min(0),
+      /** Index of the rollout in its group, from 0. */
+      index: z.int().min(0),
+    })
+    .nullish(),
   /** Max tasks to lease. @default 1 */
   max: z.int().min(1).max(100).nullish(),
   /** Duration of the leases in seconds. @default 60 */

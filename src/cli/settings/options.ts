@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import { ArgumentError } from "../../base/errors.ts";
 import { BASE_FORMS, integer, jsonObjectArgument, nonNegative, TEMPLATE_KWARGS_DESCRIPTION, TEMPLATE_KWARGS_OPTION } from "../arguments.ts";
+import { addBroker, type BrokerFlags } from "../broker.ts";
 import { parseSetting, readSettingsFile, withSettings, type NamedValues } from "./read.ts";
 import type { TrainSettings } from "./schema.ts";
 
@@ -35,7 +36,7 @@ export const FLAGS = {
  * setting that no flag gives has the value of the file, or its own default.
  */
 export function addSettings(command: Command): Command {
-  return command
+  const withFlags = command
     .option("--base <model>", `base model of a new model: ${BASE_FORMS}`, "whetstone-tiny")
     .option("--lora-rank <number>", "train an adapter of this rank in a new model (default: train all weights)", integer(1))
     .option("--steps <number>", "training steps of the whole run", integer(1), STEPS)
@@ -61,14 +62,15 @@ export function addSettings(command: Command): Command {
       0,
     )
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
-    .option("--workers", "leave the rollouts to workers, see `whetstone worker`")
+    .option("--workers", "leave the rollouts to workers, see `whetstone worker`");
+  return addBroker(withFlags)
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--config <file>", "JSON file with settings; flags and --set override it")
     .option("--set <name=value>", "any setting, such as train.klPenaltyCoef=0.02; can be given again", parseSetting);
 }
 
-/** Parsed options of {@link addSettings}, without its flags. */
-export interface SettingsOptions {
+/** Parsed options of {@link addSettings}, without its flags of settings. */
+export interface SettingsOptions extends BrokerFlags {
   readonly config?: string;
   readonly set?: NamedValues;
 }

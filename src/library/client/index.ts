@@ -45,10 +45,11 @@ export type {
   RolloutGroupInput,
   RolloutLease,
   RolloutPlanInfo,
-  RolloutPlans,
+  RolloutPosition,
   RolloutTaskInfo,
   WorkerEnvironment,
-} from "./rollout-plans.ts";
+} from "./rollout-plan-types.ts";
+export type { RolloutPlans } from "./rollout-plans.ts";
 export { Service } from "./service.ts";
 export type {
   CreateSessionOptions,

@@ -12,106 +12,27 @@ import {
   rolloutPlan,
   rolloutPlanList,
   rolloutTask,
-  type CreateRolloutPlanRequest,
-  type LeasedRollout as WireLeasedRollout,
   type RolloutOutcome,
   type RolloutPlan as WirePlan,
-  type RolloutTask as WireTask,
 } from "../../base/schema/index.ts";
-import { callCreate, callJson, type Api, type CallOptions, type CreateOptions } from "./api.ts";
+import { callCreate, callJson, type Api, type CallOptions } from "./api.ts";
 import { optionsToWire, parseResponse } from "./options.ts";
-import { allPages, type ListOptions } from "./pages.ts";
-import { fromWire, readFields, type CamelKeys } from "./wire.ts";
-
-/** Plan of rollouts that workers play: environment, policy and settings, and the progress of its tasks. */
-export type RolloutPlanInfo = CamelKeys<WirePlan>;
-/** Rollout of a plan, as a unit that a worker leases. */
-export type RolloutTaskInfo = CamelKeys<WireTask>;
-/** Task that was leased, with its scenario. */
-export type LeasedRolloutInfo = CamelKeys<WireLeasedRollout>;
-/** Environment, policy and settings of the plan that `rolloutPlans.create` creates. */
-export type CreateRolloutPlanOptions = CamelKeys<CreateRolloutPlanRequest> & CreateOptions;
-
-/** Filters and number of the plans that `rolloutPlans.list` returns. */
-export interface ListRolloutPlansOptions extends ListOptions {
-  /** Only plans for this model. @default all */
-  readonly modelId?: string | undefined;
-}
-
-/** Group of a plan: a scenario and its index, which determines the seeds of its rollouts. */
-export interface RolloutGroupInput {
-  /** Index of the scenario. */
-  readonly group: number;
-  /** Scenario, a JSON value. */
-  readonly scenario: unknown;
-}
-
-/** Position and size of a page of finished tasks, and long polling. */
-export interface FinishedRolloutsOptions extends CallOptions {
-  /** `finished` of the last task already received. @default 0 */
-  readonly after?: number | undefined;
-  /** Tasks per page, 1 to 1000. @default 100 */
-  readonly limit?: number | undefined;
-  /** Max seconds to wait for a task, 0 to 30. @default 0 */
-  readonly waitSeconds?: number | undefined;
-}
-
-/** Environment of a worker: only tasks of plans with the same values are leased. */
-export interface WorkerEnvironment {
-  /** Name of the environment. */
-  readonly name: string;
-  /** Content hash of the environment; see `contentHash` of `whetstone/environment`. */
-  readonly hash: string;
-}
-
-/** Finished tasks of a plan, from `rolloutPlans.finished`. */
-export interface FinishedRolloutsPage {
-  /** The plan, with counts that include at least the listed tasks. */
-  readonly plan: RolloutPlanInfo;
-  /** Tasks in the order in which they finished. */
-  readonly finished: RolloutTaskInfo[];
-}
-
-/** Leased tasks, from `rolloutPlans.lease`. */
-export interface LeasedRolloutsPage {
-  /** Leased tasks with their scenarios; none if there was nothing to lease. */
-  readonly tasks: LeasedRolloutInfo[];
-  /** Plans of the leased tasks. */
-  readonly plans: RolloutPlanInfo[];
-}
-
-/** Result of a heartbeat, from `rolloutPlans.extend`. */
-export interface ExtendedLeasesInfo {
-  /** IDs of the tasks with extended leases. */
-  readonly held: readonly string[];
-  /** IDs of the tasks with lost leases. */
-  readonly lost: readonly string[];
-}
-
-/** Duration of the leases that `rolloutPlans.extend` extends, signal and time limit. */
-export interface ExtendLeasesOptions extends CallOptions {
-  /** Duration of the leases from now, in seconds. @default 60 */
-  readonly leaseSeconds?: number | undefined;
-}
-
-/** Worker, its environments, and the tasks to lease. */
-export interface LeaseRolloutsOptions extends CallOptions {
-  /** Name of the worker, for people. */
-  readonly worker: string;
-  /** Names and content hashes of the environments that the worker plays. */
-  readonly environments: readonly WorkerEnvironment[];
-  /** Only tasks of this plan. @default all plans */
-  readonly planId?: string | undefined;
-  /** Max tasks to lease, 1 to 100. @default 1 */
-  readonly max?: number | undefined;
-  /** Duration of the leases in seconds, 1 to 3600. @default 60 */
-  readonly leaseSeconds?: number | undefined;
-  /** Max seconds to wait for a task, 0 to 30. @default 0 */
-  readonly waitSeconds?: number | undefined;
-}
-
-/** Lease that a worker holds. */
-export type RolloutLease = Pick<LeasedRolloutInfo, "id" | "leaseToken">;
+import { allPages } from "./pages.ts";
+import type {
+  CreateRolloutPlanOptions,
+  ExtendedLeasesInfo,
+  ExtendLeasesOptions,
+  FinishedRolloutsOptions,
+  FinishedRolloutsPage,
+  LeasedRolloutsPage,
+  LeaseRolloutsOptions,
+  ListRolloutPlansOptions,
+  RolloutGroupInput,
+  RolloutLease,
+  RolloutPlanInfo,
+  RolloutTaskInfo,
+} from "./rollout-plan-types.ts";
+import { fromWire, readFields } from "./wire.ts";
 
 /**
  * The `rolloutPlans` resource (an extension): rollouts that workers on any machine play. `trainRl` with `workers` creates plans, and
@@ -215,7 +136,8 @@ export interface RolloutPlans {
    *
    * @param options - Worker, environments, number, duration, wait, signal and time limit.
    * @returns the tasks, none if there was none, and their plans.
-   * @throws HttpError `E_HTTP` for an error status, 409 if a client follows a plan for the same environment with another content hash.
+   * @throws HttpError `E_HTTP` for an error status, 409 if a client follows a plan for the same environment with another content hash. For a
+   *   named rollout 409 if it is finished or its plan is cancelled, and 404 if it does not exist.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   lease(options: LeaseRolloutsOptions): Promise<LeasedRolloutsPage>;
@@ -315,8 +237,8 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
       const answer = await callJson(api, "DELETE", planRoute(id), options);
       parseResponse(deleteRolloutPlanResponse, answer, "answer to the deletion of a rollout plan");
     },
-    async lease({ worker, environments, planId, max, leaseSeconds, waitSeconds = 0, ...options }) {
-      const json = { worker, environments, plan_id: planId, max, lease_seconds: leaseSeconds, wait: waitSeconds };
+    async lease({ worker, environments, planId, rollout, max, leaseSeconds, waitSeconds = 0, ...options }) {
+      const json = { worker, environments, plan_id: planId, rollout, max, lease_seconds: leaseSeconds, wait: waitSeconds };
       const headersTimeoutMs = timeoutFor(waitSeconds);
       // If the answer is lost, the leases expire.
       const answer = await post(`${TASKS}/lease`, json, { ...options, headersTimeoutMs });

@@ -32,5 +32,14 @@ export type {
 } from "../../base/trajectory/scoring.ts";
 export { validate } from "./validate.ts";
 export type { GoldScore, ValidateOptions, Validation, ValidationCode, ValidationFinding } from "./validate.ts";
+export type {
+  OpenReceiverOptions,
+  ReceivedRollout,
+  ReceiveOptions,
+  RolloutBroker,
+  RolloutMessage,
+  RolloutReceiver,
+  RolloutSender,
+} from "./worker/broker.ts";
 export { runWorker } from "./worker/worker.ts";
 export type { WorkerEvent, WorkerOptions, WorkerResult } from "./worker/options.ts";

@@ -1,7 +1,6 @@
 /** Leases of rollout tasks: long polling for pending tasks, and the end of expired leases. */
 import { currentMs, transact, transactLocking } from "../store/database.ts";
 import { randomUUID } from "node:crypto";
-import { ConflictError } from "../../base/errors.ts";
 import type {
   ExtendedLeases,
   ExtendLeasesRequest,
@@ -24,6 +23,7 @@ import {
   type NamedLease,
 } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
+import { namedRollout, requireEnvironment, requireUnfinished, type NamedRollout } from "./named-rollout.ts";
 import { PlanWatch } from "./plan-watch.ts";
 import { planToWire } from "./wire.ts";
 
@@ -63,7 +63,8 @@ export class RolloutLeases {
    *
    * @param store - Store of the request.
    * @throws ConflictError `E_CONFLICT` without a pending task, if a client follows a plan for an environment of the same name with another
-   *   content hash.
+   *   content hash, and for a named rollout that needs no worker any more. NotFoundError `E_NOT_FOUND` for a named rollout that does not
+   *   exist. ArgumentError `E_ARGUMENT` for a named rollout without a plan.
    */
   async lease(store: Store, request: LeaseRolloutsRequest, signal: AbortSignal): Promise<LeasedRollouts> {
     const endsAtMs = performance.now() + (request.wait ?? 0) * 1000;
@@ -94,15 +95,23 @@ export class RolloutLeases {
 
   async #claim(
     store: Store,
-    { worker, environments, plan_id: planId, max, lease_seconds: seconds }: LeaseRolloutsRequest,
+    { worker, environments, plan_id, rollout, max, lease_seconds: seconds }: LeaseRolloutsRequest,
   ): Promise<LeasedRollouts> {
-    const claim: Omit<Claim, "until"> = { worker, environments, planId: planId ?? null, max: max ?? 1, token: randomUUID() };
+    const named = namedRollout(plan_id, rollout);
+    const claim: Omit<Claim, "until"> = {
+      worker,
+      environments,
+      planId: plan_id ?? null,
+      rollout: named?.rollout ?? null,
+      max: max ?? 1,
+      token: randomUUID(),
+    };
     const { tasks, plans } = await transactLocking(store, async (transaction) =>
       claimTasks(transaction, { ...claim, until: await this.#untilOf(transaction, seconds) }),
     );
     // Again, because the search may have ended since the request arrived.
     if (tasks.length > 0) this.#startExpiry();
-    else await this.#refuseOtherVersions(store, environments);
+    else await this.#refuse(store, environments, named);
     return {
       data: tasks.map(({ id, plan_id, group_index, rollout_index, scenario }) => ({
         id,
@@ -116,14 +125,17 @@ export class RolloutLeases {
     };
   }
 
+  /** Throws if the worker waits in vain: its named rollout is over, or its environments are not the ones that a client waits for. */
+  async #refuse(store: Store, environments: LeaseRolloutsRequest["environments"], named: NamedRollout | null): Promise<void> {
+    if (named === null) return this.#refuseOtherVersions(store, environments);
+    const plan = await requireUnfinished(store, named);
+    if (this.#isFollowed(plan.id)) requireEnvironment(plan, environments);
+  }
+
   async #refuseOtherVersions(store: Store, environments: LeaseRolloutsRequest["environments"]): Promise<void> {
     for (const { name, hash } of environments) {
       const other = await otherVersion(store, { name, hash });
-      if (other === undefined || !this.#isFollowed(other.id)) continue;
-      throw new ConflictError(
-        `The worker's environment '${name}' has the content hash ${hash.slice(0, 12)}, but rollout plan '${other.id}' was made with ${other.environment_hash.slice(0, 12)}. Start the worker with the same files as the training run`,
-        { param: "environments" },
-      );
+      if (other !== undefined && this.#isFollowed(other.id)) requireEnvironment(other, [{ name, hash }]);
     }
   }
 

@@ -187,10 +187,10 @@ function taskRoutes(context: RouteContext): Route[] {
       access: ["train", "sample"],
       summary: "Lease tasks to play",
       description:
-        "Oldest plan first. If there is no task, and a client follows a plan for the same environment with another content hash: 409.",
+        "Oldest plan first. If there is no task, and a client follows a plan for the same environment with another content hash: 409. A rollout that `rollout` names is answered 409 if it is finished or its plan is cancelled, and 404 if it does not exist.",
       body: leaseRolloutsRequest,
       answer: leasedRollouts,
-      errors: [409],
+      errors: [404, 409],
       handle: async (c) => {
         const { value } = await readJson(c, "rolloutLease", work.bodies);
         return c.json((await rollouts.leases.lease(storeOf(c), value, c.req.raw.signal)) satisfies LeasedRollouts);

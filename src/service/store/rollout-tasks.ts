@@ -51,11 +51,32 @@ export function finishedTasks(
     .execute();
 }
 
+/** Position of a rollout in its plan. */
+export interface RolloutPlace {
+  /** Index of the scenario. */
+  readonly group: number;
+  /** Index of the rollout in its group. */
+  readonly index: number;
+}
+
+/** Returns the task of a rollout; undefined if the plan has no such rollout. */
+export function taskAt(store: Store, planId: string, { group, index }: RolloutPlace): Promise<RolloutTaskRow | undefined> {
+  return store
+    .selectFrom("rollout_tasks")
+    .selectAll()
+    .where("plan_id", "=", planId)
+    .where("group_index", "=", group)
+    .where("rollout_index", "=", index)
+    .executeTakeFirst();
+}
+
 /** Worker and its environments, for {@link claimTasks}. */
 export interface Claim {
   readonly worker: string;
   readonly environments: readonly { readonly name: string; readonly hash: string }[];
   readonly planId: string | null;
+  /** Only rollout to lease; null for all rollouts. */
+  readonly rollout: RolloutPlace | null;
   readonly max: number;
   readonly token: string;
   /** End of the leases, ISO 8601. */
@@ -73,19 +94,20 @@ export type ClaimedTask = RolloutTaskRow & Pick<RolloutGroupRow, "scenario">;
  */
 export async function claimTasks(
   transaction: Store,
-  { worker, environments, planId, max, token, until }: Claim,
+  { worker, environments, planId, rollout, max, token, until }: Claim,
 ): Promise<{ readonly tasks: ClaimedTask[]; readonly plans: RolloutPlanRow[] }> {
   const tasks: ClaimedTask[] = [];
   const plans: RolloutPlanRow[] = [];
   for (const plan of await claimablePlans(transaction, environments, planId)) {
     if (tasks.length >= max) break;
-    const pending = transaction
+    let pending = transaction
       .selectFrom("rollout_tasks")
       .select("id")
       .where("plan_id", "=", plan.id)
       .where("state", "=", "pending")
       .orderBy("seq")
       .limit(max - tasks.length);
+    if (rollout !== null) pending = pending.where("group_index", "=", rollout.group).where("rollout_index", "=", rollout.index);
     // A statement of its own: in the UPDATE, Postgres may run the selection more than once, and lock more rows than the limit.
     const free = await lockFreeRows(transaction, pending).execute();
     if (free.length === 0) continue;

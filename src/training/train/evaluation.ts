@@ -1,7 +1,7 @@
 import type { Environment } from "../../library/environment/index.ts";
 import type { Metrics } from "../../run/events.ts";
 import { environmentMetrics, rolloutMetrics } from "./metrics.ts";
-import type { RunOptions } from "./options.ts";
+import { hasWorkers, type RunOptions } from "./options.ts";
 import { playGroups } from "./rollouts.ts";
 import { deletePlans } from "./stored-rollouts.ts";
 import type { RunDirectory } from "../../run/run-directory.ts";
@@ -53,7 +53,7 @@ export async function evaluateCheckpoint(measurement: Measurement): Promise<void
     workers: options.workers,
     signal,
   });
-  if (options.workers === true) await deletePlans(model, groups);
+  if (hasWorkers(options)) await deletePlans(model, groups);
   const metrics: Metrics = Object.fromEntries(
     Object.entries({ ...rolloutMetrics(groups), ...environmentMetrics(groups) }).map(([name, value]) => [
       name.startsWith("time/") ? `time/eval/${name.slice(5)}` : `eval/${name}`,

@@ -1,6 +1,6 @@
 import type { Writable } from "node:stream";
 import type { Model, PreferenceOptions, RlOptions, SftDataset, SftOptions } from "../../library/client/index.ts";
-import type { Environment } from "../../library/environment/index.ts";
+import type { Environment, RolloutBroker } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
 import { checkInteger, refuse } from "../../base/util/values.ts";
@@ -63,9 +63,11 @@ export interface RunOptions {
   /**
    * Whether workers play the rollouts of training and evaluations, instead of this process: `runWorker` of `whetstone/environment`, or
    * `whetstone worker`, on any machine, with the same environment. Needs environments with a `source`, and scenarios that are plain JSON
-   * values. Group rewards and `scoreGroup` run in this process. The workers set the number of concurrent rollouts. @default false
+   * values. Group rewards and `scoreGroup` run in this process. The workers set the number of concurrent rollouts. With a broker, such as
+   * `bullmq({ connection })` of `whetstone/brokers/bullmq`, the broker assigns rollouts to its workers; with true, the service does.
+   * @default false
    */
-  readonly workers?: boolean | undefined;
+  readonly workers?: boolean | RolloutBroker | undefined;
   /** Timeout of one attempt of a rollout in milliseconds. @default no limit */
   readonly timeoutMs?: number | undefined;
   /**
@@ -157,6 +159,11 @@ export type TrainPreferencesOptions<S> = DatasetRunOptions<S, PreferenceOptions>
 /** Default of {@link RunOptions.orphanWaitMs}, milliseconds. */
 export const ORPHAN_WAIT_MS = 600_000;
 
+/** Whether workers play the rollouts of a run. */
+export function hasWorkers({ workers }: Pick<RunOptions, "workers">): boolean {
+  return workers !== undefined && workers !== false;
+}
+
 /**
  * Checks the options that both kinds of run have in common.
  *
@@ -167,7 +174,7 @@ export function checkRunOptions(options: RunOptions): void {
     throw new ArgumentError("Expected `runDir` to be a path", { param: "runDir" });
   checkIntegerOption("jobRetries", options.jobRetries, 0);
   checkIntegerOption("concurrency", options.concurrency, 1);
-  if (options.workers === true && options.concurrency !== undefined) {
+  if (hasWorkers(options) && options.concurrency !== undefined) {
     throw new ArgumentError("`concurrency` has no effect with `workers`; set it for each worker", { param: "concurrency" });
   }
   checkIntegerOption("orphanWaitMs", options.orphanWaitMs, 0);

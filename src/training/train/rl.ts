@@ -21,7 +21,7 @@ import {
   withRate,
   type DefaultRate,
 } from "./learning-rate.ts";
-import { checkRlOptions, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.ts";
+import { checkRlOptions, hasWorkers, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.ts";
 import { toDisk } from "../../run/names.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import { awaitJob } from "./run-job.ts";
@@ -104,8 +104,8 @@ function configOf<S>(options: TrainRlOptions<S>, chosen: DefaultRate | null): Ru
       evaluation: toDisk(options.evaluation ?? null),
       keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
       keep_trajectories: toDisk(options.keepTrajectories ?? null),
-      concurrency: options.workers === true ? null : (options.concurrency ?? 64),
-      workers: options.workers ?? false,
+      concurrency: hasWorkers(options) ? null : (options.concurrency ?? 64),
+      workers: hasWorkers(options),
       timeout_ms: options.timeoutMs ?? null,
     },
   };

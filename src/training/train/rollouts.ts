@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import type { Model } from "../../library/client/index.ts";
-import { environmentRollout, type Environment } from "../../library/environment/index.ts";
+import { environmentRollout, type Environment, type RolloutBroker } from "../../library/environment/index.ts";
 import { streamGroups } from "../../library/rollout/gather.ts";
 import type { GatherOptions, Rollout, RolloutContext, StreamOptions } from "../../library/rollout/index.ts";
 import { patientRetries } from "../../library/rollout/unavailable.ts";
@@ -8,6 +8,7 @@ import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
 import type { Split } from "../../run/data.ts";
 import { scenarioIndex, type RunDirectory } from "../../run/run-directory.ts";
 import { linkAbort, onceAborted } from "../../base/util/abort.ts";
+import { hasWorkers } from "./options.ts";
 import { reportUnavailable } from "./run-job.ts";
 import { withOwnHistories } from "./stored-rollouts.ts";
 import { WorkerPlayer } from "./worker-player.ts";
@@ -47,8 +48,8 @@ export interface PlayOptions {
   readonly scoreTimeouts?: boolean | undefined;
   /** Called with each group before it is stored; returns the group to store. @default stores the group as it is */
   readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup | Promise<TrajectoryGroup>) | undefined;
-  /** Whether workers play the rollouts, instead of this process. @default false */
-  readonly workers?: boolean | undefined;
+  /** Whether workers play the rollouts, instead of this process, or the broker that assigns rollouts to them. @default false */
+  readonly workers?: boolean | RolloutBroker | undefined;
   readonly signal: AbortSignal;
   /** After its abort no further group starts; {@link playGroups} then returns the finished groups. @default no stop */
   readonly stopSignal?: AbortSignal | undefined;
@@ -73,7 +74,7 @@ export async function playGroups(options: PlayOptions): Promise<TrajectoryGroup[
 
 async function playMissing(options: PlayOptions, missing: readonly number[], stored: readonly TrajectoryGroup[]): Promise<void> {
   const { directory, split, step, scenarios, checkpointStep, policyVersion, isLabeled } = options;
-  for await (const { group, rolloutPlan } of options.workers === true
+  for await (const { group, rolloutPlan } of hasWorkers(options)
     ? onWorkers(options, missing, stored)
     : inProcess(options, missing, stored)) {
     const environment = scenarios.get(scenarioIndex(group))?.environment.name;

@@ -15,6 +15,7 @@ import { contentHash, type Environment } from "../../library/environment/index.t
 import type { Outcome, Player, PlayerInit } from "../../library/rollout/attempts.ts";
 import { isUnavailable } from "../../library/rollout/unavailable.ts";
 import type { EnvironmentScenario, PlayOptions } from "./rollouts.ts";
+import { RolloutDispatch } from "./rollout-dispatch.ts";
 import { PATIENCE_MS, reportUnavailable } from "./run-job.ts";
 import { withTask } from "./stored-rollouts.ts";
 
@@ -42,12 +43,15 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
   readonly #outcomes = new Map<string, Deferred<Outcome>>();
   /** Plans by scenario index. */
   readonly #plans = new Map<number, string>();
+  readonly #dispatch: RolloutDispatch;
   /** Resolves when all outcomes have arrived; rejects with the error that ended the plans. */
   readonly #running: Promise<void>;
   #isDone = false;
 
   constructor(init: WorkerPlayerInit) {
     this.#init = init;
+    const { workers } = init.options;
+    this.#dispatch = new RolloutDispatch(typeof workers === "object" ? workers : null, (request) => this.#patiently(request));
     this.#running = this.#run();
     this.#running.catch(() => undefined);
   }
@@ -66,9 +70,11 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
   /** Cancels plans that are not over. Their finished tasks keep their outcomes. */
   async close(): Promise<void> {
     await this.#running.catch(() => undefined);
-    if (this.#isDone) return;
-    const { rolloutPlans } = this.#init.options.model.service;
-    for (const id of new Set(this.#plans.values())) await rolloutPlans.cancel(id, { timeoutMs: 10_000 }).catch(() => undefined);
+    if (!this.#isDone) {
+      const { rolloutPlans } = this.#init.options.model.service;
+      for (const id of new Set(this.#plans.values())) await rolloutPlans.cancel(id, { timeoutMs: 10_000 }).catch(() => undefined);
+    }
+    await this.#dispatch.close();
   }
 
   async #run(): Promise<void> {
@@ -86,7 +92,9 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     checkScenarios(environment, groups);
     const hash = await contentHash(environment);
     const plan = await this.#openPlan({ environment: environment.name, hash }, groups);
-    await this.#follow(plan, new Set(groups.map(({ group }) => group)));
+    const indices = new Set(groups.map(({ group }) => group));
+    await this.#dispatch.send(plan, indices, this.#init.groupSize);
+    await this.#follow(plan, indices);
   }
 
   /**
@@ -148,6 +156,8 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
       if (finished.length === 0 && current.status !== "open") {
         throw new ConflictError(`Rollout plan '${plan.id}' was cancelled. Start the run again and it resumes with another one`);
       }
+      for (const task of finished) this.#dispatch.finish(plan.id, task);
+      if (finished.length === 0) await this.#dispatch.resend(plan.id);
       const wanted = finished.filter(({ group }) => groups.has(group));
       await Promise.all(wanted.map((task) => fetches.add(() => this.#fetch(task))));
       left -= wanted.length;

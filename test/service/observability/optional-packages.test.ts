@@ -9,7 +9,7 @@ import { temporaryDirectory } from "../support.ts";
 async function runWithoutPackages(program: string): Promise<string> {
   const directory = await temporaryDirectory();
   const hook = `export async function resolve(name, context, next) {
-  if (name === "prom-client" || name.startsWith("@opentelemetry/")) throw new Error("the optional package " + name + " is loaded");
+  if (["prom-client", "bullmq", "ioredis"].includes(name) || name.startsWith("@opentelemetry/")) throw new Error("the optional package " + name + " is loaded");
   return next(name, context);
 }`;
   const register = `import { register } from "node:module"; register("data:text/javascript," + encodeURIComponent(${JSON.stringify(hook)}));`;
@@ -34,24 +34,29 @@ async function runWithoutPackages(program: string): Promise<string> {
   return output;
 }
 
-it("samples without prom-client and OpenTelemetry, and names the package that an option needs", async () => {
+it("samples without the optional packages, and names the package that an option needs", async () => {
   const output = await runWithoutPackages(`
 import { connect } from "SRC/index.ts";
 import { startTestService } from "SRC/testing/index.ts";
 import { enableTracing } from "SRC/tracing/index.ts";
+import { bullmq } from "SRC/library/brokers/bullmq.ts";
 const test = await startTestService({ dataDir: "DATA", answer: () => "fine" });
 const service = await connect({ baseUrl: test.url, apiKey: test.apiKey });
 const { choices } = await service.chat.completions.create({ model: "whetstone-tiny", messages: [{ role: "user", content: "hi" }] });
 console.log(choices[0].message.content);
 await service.close();
 await test.close();
-for (const attempt of [() => startTestService({ metrics: true }), () => enableTracing()])
+const broker = bullmq({ connection: "redis://127.0.0.1" });
+const attempts = [() => startTestService({ metrics: true }), () => enableTracing(), () => broker.openSender(), () => broker.openReceiver({ lockSeconds: 60 })];
+for (const attempt of attempts)
   await attempt().catch((error) => console.log(error.code, error.message));
 `);
   expect(output.split("\n")).toEqual([
     "fine",
     expect.stringMatching(/^E_CONFIG .*npm install prom-client/u),
     expect.stringMatching(/^E_CONFIG .*npm install @opentelemetry\/api/u),
+    expect.stringMatching(/^E_CONFIG .*npm install bullmq ioredis/u),
+    expect.stringMatching(/^E_CONFIG .*npm install bullmq ioredis/u),
     "",
   ]);
 }, 120_000);

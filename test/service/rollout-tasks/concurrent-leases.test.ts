@@ -70,6 +70,7 @@ describe.skipIf(missingPostgres !== null)(
         worker,
         environments: [{ name: "letters", hash: HASH }],
         planId: null,
+        rollout: null,
         max: 4,
         token: randomUUID(),
         until: "2999-01-01T00:00:00.000Z",

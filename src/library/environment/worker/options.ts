@@ -1,6 +1,7 @@
 import type { RolloutException } from "../../../base/schema/index.ts";
 import type { Service, WorkerEnvironment } from "../../client/index.ts";
 import type { AnyEnvironment } from "../environment.ts";
+import type { RolloutBroker } from "./broker.ts";
 
 /** Event of a worker, as `onEvent` receives it. */
 export type WorkerEvent =
@@ -39,7 +40,7 @@ export type WorkerEvent =
       readonly taskId: string;
     }
   | {
-      /** A request failed because the service is unavailable. It is repeated. */
+      /** A request failed because the service, or the broker, is unavailable. It is repeated. */
       readonly type: "service-unavailable";
       /** Description of the failed request. */
       readonly message: string;
@@ -55,11 +56,16 @@ export interface WorkerOptions {
   readonly concurrency?: number | undefined;
   /** Name of the worker, for people. @default host name and process id */
   readonly name?: string | undefined;
-  /** Plays only this plan. @default all plans for the environments */
+  /**
+   * Broker that assigns rollouts to the worker, such as `bullmq({ connection })` of `whetstone/brokers/bullmq`. Needs a training run whose
+   * `workers` are the same broker. @default none: the service assigns rollouts
+   */
+  readonly broker?: RolloutBroker | undefined;
+  /** Plays only this plan; not with `broker`. @default all plans for the environments */
   readonly planId?: string | undefined;
   /**
    * Duration of a lease in seconds, 3 to 3600. The worker extends its leases three times in this period; after a crash, other workers get
-   * its rollouts when the leases expire. @default 60
+   * its rollouts when the leases expire. With a broker, also the duration of its locks. @default 60
    */
   readonly leaseSeconds?: number | undefined;
   /** Ends the worker after so many milliseconds without a task. @default never */

@@ -7,15 +7,17 @@ import { backoffMs } from "../../../base/util/backoff.ts";
 import { deferred } from "../../../base/util/deferred.ts";
 import { delay } from "../../../base/util/delay.ts";
 import { checkInteger, getOrInsert, refuse } from "../../../base/util/values.ts";
-import { HttpError, type LeasedRolloutInfo, type RolloutPlanInfo, type WorkerEnvironment } from "../../client/index.ts";
+import { HttpError, type LeasedRolloutInfo, type RolloutPlanInfo } from "../../client/index.ts";
 import type { Rollout } from "../../rollout/options.ts";
 import { RateLimiter } from "../../rollout/rate-limiter.ts";
 import { isUnavailable } from "../../rollout/unavailable.ts";
 import { contentHash } from "../content-hash.ts";
 import type { Environment } from "../environment.ts";
 import { environmentRollout } from "../rollout.ts";
+import { openBrokerSource } from "./broker-source.ts";
 import type { WorkerEvent, WorkerOptions, WorkerResult } from "./options.ts";
 import { deliverTask, playTask, type TaskContext } from "./play-task.ts";
+import { serviceSource, type TaskSource, type WorkerInit } from "./task-source.ts";
 
 /** Max tasks of one lease request. */
 const MAX_LEASED = 100;
@@ -34,15 +36,16 @@ const STOPPED = new DOMException("The worker has stopped", "AbortError");
 
 /**
  * Plays rollouts of plans on the service, such as the plans of `trainRl` with `workers`, until `signal` aborts: leases tasks, extends the
- * leases while the rollouts run, and delivers their outcomes. Runs on any machine that reaches the service.
+ * leases while the rollouts run, and delivers their outcomes. Runs on any machine that reaches the service. With a `broker`, the worker
+ * leases the rollouts that the broker assigns to it.
  *
  * Rollouts are as in the process of the training run: same seeds, retries, timeouts and rewards. Group rewards are computed by the process
  * that has the plan. If the service is unavailable, the worker keeps its rollouts and repeats its requests.
  *
  * @param options - Service, environments, concurrency and limits.
  * @returns counts of the rollouts, once all are delivered or released.
- * @throws ConfigError `E_CONFIG` for environments without `source` or with the same name; ArgumentError `E_ARGUMENT` for an option outside
- *   its bounds.
+ * @throws ConfigError `E_CONFIG` for environments without `source` or with the same name, and if a package of the broker is not installed;
+ *   ArgumentError `E_ARGUMENT` for an option outside its bounds, and for `planId` with a `broker`.
  * @throws HttpError `E_HTTP` with status 409 if a training run waits for rollouts of an environment with the same name and another content
  *   hash, before the worker had a task; other error statuses that a repeated request would have again.
  * @example
@@ -57,11 +60,22 @@ export async function runWorker(options: WorkerOptions): Promise<WorkerResult> {
   checkOptions(options);
   const hashes = await Promise.all(options.environments.map((environment) => contentHash(environment)));
   const { default: Queue } = await import("p-queue");
-  const worker = new Worker(options, hashes, new Queue({ concurrency: options.concurrency ?? 8 }));
-  return worker.run();
+  const init: WorkerInit = {
+    service: options.service,
+    environments: options.environments.map(({ name }, index) => ({ name, hash: hashes[index] ?? "" })),
+    name: options.name ?? `${hostname()}:${process.pid}`,
+    planId: options.planId,
+    leaseSeconds: options.leaseSeconds ?? 60,
+  };
+  const source = options.broker === undefined ? serviceSource(init) : await openBrokerSource(options.broker, init);
+  try {
+    return await new Worker(options, init, source, new Queue({ concurrency: options.concurrency ?? 8 })).run();
+  } finally {
+    await source.close();
+  }
 }
 
-function checkOptions({ environments, concurrency, leaseSeconds, idleExitMs, graceMs }: WorkerOptions): void {
+function checkOptions({ environments, concurrency, leaseSeconds, idleExitMs, graceMs, broker, planId }: WorkerOptions): void {
   if (environments.length === 0) refuse("environments", "at least one environment", "none");
   const names = environments.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -71,6 +85,8 @@ function checkOptions({ environments, concurrency, leaseSeconds, idleExitMs, gra
   if (leaseSeconds !== undefined && !(leaseSeconds >= 3 && leaseSeconds <= 3600)) refuse("leaseSeconds", "from 3 to 3600", leaseSeconds);
   for (const [name, value] of Object.entries({ idleExitMs, graceMs }))
     if (value !== undefined && !(value >= 0)) refuse(name, "at least 0", value);
+  if (broker !== undefined && planId !== undefined)
+    throw new ArgumentError("`planId` has no effect with `broker`, which chooses the rollouts; leave one of them out", { param: "planId" });
 }
 
 /** Rollout that is being played or delivered. */
@@ -82,9 +98,8 @@ interface RunningTask {
 /** State of a {@link runWorker} call. */
 class Worker {
   readonly #options: WorkerOptions;
-  readonly #environments: readonly WorkerEnvironment[];
-  readonly #name: string;
-  readonly #leaseSeconds: number;
+  readonly #init: WorkerInit;
+  readonly #source: TaskSource;
   readonly #queue: PQueue;
   readonly #rateLimiter: RateLimiter;
   /** Rollout functions by environment and `scoreTimeouts`. */
@@ -100,11 +115,10 @@ class Worker {
   #hadTask = false;
   #counts = { delivered: 0, failed: 0, lost: 0, released: 0 };
 
-  constructor(options: WorkerOptions, hashes: readonly string[], queue: PQueue) {
+  constructor(options: WorkerOptions, init: WorkerInit, source: TaskSource, queue: PQueue) {
     this.#options = options;
-    this.#environments = options.environments.map(({ name }, index) => ({ name, hash: hashes[index] ?? "" }));
-    this.#name = options.name ?? `${hostname()}:${process.pid}`;
-    this.#leaseSeconds = options.leaseSeconds ?? 60;
+    this.#init = init;
+    this.#source = source;
     this.#queue = queue;
     this.#rateLimiter = new RateLimiter(queue, () => undefined);
     // Rollouts in a paused queue must still settle.
@@ -114,9 +128,9 @@ class Worker {
   async run(): Promise<WorkerResult> {
     const stop = linkAbort(this.#options.signal);
     const removeListener = onceAborted(this.#end.signal, () => stop.abort(STOPPED));
-    const heartbeat = setInterval(() => void this.#extend(), (this.#leaseSeconds * 1000) / HEARTBEATS);
+    const heartbeat = setInterval(() => void this.#extend(), (this.#init.leaseSeconds * 1000) / HEARTBEATS);
     try {
-      this.#report({ type: "worker-start", worker: this.#name, environments: this.#environments });
+      this.#report({ type: "worker-start", worker: this.#init.name, environments: this.#init.environments });
       const reason = await this.#leaseAll(stop.signal).catch((error: unknown) => {
         this.#fail(error);
         return "stopped" as const;
@@ -162,16 +176,7 @@ class Worker {
 
   /** Leases up to `max` tasks and starts them. Returns their number. */
   async #lease(max: number, waitSeconds: number, signal: AbortSignal): Promise<number> {
-    const { service, planId } = this.#options;
-    const { tasks, plans } = await service.rolloutPlans.lease({
-      worker: this.#name,
-      environments: this.#environments,
-      planId,
-      max,
-      leaseSeconds: this.#leaseSeconds,
-      waitSeconds,
-      signal,
-    });
+    const { tasks, plans } = await this.#source.lease({ max, waitSeconds, signal });
     for (const task of tasks) {
       const plan = plans.find(({ id }) => id === task.planId);
       if (plan !== undefined) this.#start(task, plan);
@@ -196,7 +201,12 @@ class Worker {
     const running: RunningTask = { task, link };
     this.#running.set(task.id, running);
     void this.#play(task, plan, link.signal)
-      .catch((error: unknown) => this.#fail(error))
+      .catch((error: unknown) => {
+        this.#fail(error);
+        return "released" as const;
+      })
+      .then((end) => this.#source.settle(task, end))
+      .catch((error: unknown) => this.#onUnavailable(error as Error))
       .finally(() => {
         link.dispose();
         if (this.#running.get(task.id) === running) this.#running.delete(task.id);
@@ -210,7 +220,7 @@ class Worker {
   }
 
   /** Plays a rollout when it is its turn, and delivers it. @throws only errors that end the worker. */
-  async #play(task: LeasedRolloutInfo, plan: RolloutPlanInfo, signal: AbortSignal): Promise<void> {
+  async #play(task: LeasedRolloutInfo, plan: RolloutPlanInfo, signal: AbortSignal): Promise<"over" | "released"> {
     const leasedMs = performance.now();
     const { service } = this.#options;
     const context: TaskContext = {
@@ -229,10 +239,15 @@ class Worker {
       setImmediate(() => this.#free());
       if ((await deliverTask(context, task, outcome)) === null) this.#lose(task);
       else this.#deliver(task, outcome, (performance.now() - leasedMs) / 1000);
+      return "over";
     } catch (error) {
       if (!signal.aborted) throw error;
-      if (signal.reason === LOST) this.#lose(task);
-      else await this.#release(task);
+      if (signal.reason === LOST) {
+        this.#lose(task);
+        return "over";
+      }
+      await this.#release(task);
+      return "released";
     }
   }
 
@@ -271,8 +286,9 @@ class Worker {
   async #extend(): Promise<void> {
     const tasks = [...this.#running.values()].map(({ task }) => task);
     if (tasks.length === 0) return;
+    this.#source.extend().catch((error: unknown) => this.#onUnavailable(error as Error));
     try {
-      const { lost } = await this.#options.service.rolloutPlans.extend(tasks, { leaseSeconds: this.#leaseSeconds });
+      const { lost } = await this.#options.service.rolloutPlans.extend(tasks, { leaseSeconds: this.#init.leaseSeconds });
       for (const id of lost) this.#running.get(id)?.link.abort(LOST);
     } catch (error) {
       // The next heartbeat tries again. Outcomes of expired leases are accepted until other workers lease the tasks.

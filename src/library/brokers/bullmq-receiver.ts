@@ -1,0 +1,161 @@
+import { randomUUID } from "node:crypto";
+import type { Job, Worker } from "bullmq";
+import { onceAborted } from "../../base/util/abort.ts";
+import type { OpenReceiverOptions, ReceivedRollout, ReceiveOptions, RolloutReceiver } from "../environment/index.ts";
+import { answered, connectionError, loadBullmq, messageOf, type RedisQueue } from "./redis-queue.ts";
+
+/** Max milliseconds of a wait without a look at the state of the connection. */
+const LOOK_MS = 2_000;
+
+/** Seconds for which Redis holds a request for a job, and thus max duration of {@link RolloutReceiver.close}. */
+const HOLD_SECONDS = 1;
+
+/** Connects a worker. @throws ConfigError `E_CONFIG` if BullMQ is not installed. */
+export async function openReceiver(queue: RedisQueue, { lockSeconds }: OpenReceiverOptions): Promise<RolloutReceiver> {
+  const { Worker: BullmqWorker } = await loadBullmq();
+  const lockMs = lockSeconds * 1000;
+  const worker = new BullmqWorker(queue.name, null, {
+    connection: { ...queue.connection, maxRetriesPerRequest: null },
+    autorun: false,
+    drainDelay: HOLD_SECONDS,
+    lockDuration: lockMs,
+    stalledInterval: Math.max(1000, lockMs / 4),
+    // The service limits how often a rollout is leased.
+    maxStalledCount: Number.MAX_SAFE_INTEGER,
+  });
+  return new BullmqReceiver(queue, worker, lockMs);
+}
+
+/** Job that is locked with a token. */
+interface LockedJob {
+  readonly job: Job;
+  readonly token: string;
+}
+
+/** Receiver of rollouts from a queue of BullMQ, which fetches its jobs one by one. */
+class BullmqReceiver implements RolloutReceiver {
+  readonly #init: RedisQueue;
+  readonly #worker: Worker;
+  readonly #lockMs: number;
+  readonly #locked = new Set<LockedJob>();
+  /** Request for a job that {@link receive} has not waited for; null for none. */
+  #fetching: Promise<LockedJob | null> | null = null;
+  #lastError: Error | null = null;
+
+  constructor(init: RedisQueue, worker: Worker, lockMs: number) {
+    this.#init = init;
+    this.#worker = worker;
+    this.#lockMs = lockMs;
+    worker.on("error", (error) => (this.#lastError = error));
+    worker.on("ready", () => (this.#lastError = null));
+    worker.startStalledCheckTimer().catch((error: unknown) => (this.#lastError = error as Error));
+  }
+
+  async receive({ waitSeconds, signal }: ReceiveOptions): Promise<ReceivedRollout | null> {
+    const endsAtMs = performance.now() + waitSeconds * 1000;
+    for (;;) {
+      const fetched = await this.#fetched(Math.min(endsAtMs - performance.now(), LOOK_MS), signal);
+      const received = fetched === null ? null : await this.#read(fetched);
+      if (received !== null) return received;
+      if (signal.aborted) return null;
+      if (this.#lastError !== null) throw connectionError(this.#init, this.#lastError);
+      if (performance.now() >= endsAtMs) return null;
+    }
+  }
+
+  async extend(): Promise<void> {
+    const locked = [...this.#locked];
+    if (locked.length === 0) return;
+    const ids = locked.map(({ job }) => job.id ?? "");
+    const tokens = locked.map(({ token }) => token);
+    // A lock that has expired is of no concern: the lease of the rollout decides which worker plays it.
+    await this.#answered(this.#worker.extendJobLocks(ids, tokens, this.#lockMs));
+  }
+
+  async close(): Promise<void> {
+    const close = async () => {
+      const isConnected = this.#lastError === null;
+      if (isConnected) await this.#abandonFetch();
+      // Without a connection, open commands would wait for one.
+      await this.#worker.close(!isConnected);
+    };
+    await this.#answered(close()).catch(() => undefined);
+  }
+
+  /** Waits for a job. Returns null if there was none within `timeoutMs`; the request then remains for the next call. */
+  async #fetched(timeoutMs: number, signal: AbortSignal): Promise<LockedJob | null> {
+    this.#fetching ??= this.#fetch();
+    const fetching = this.#fetching;
+    let timer: NodeJS.Timeout | undefined;
+    let removeListener = () => {};
+    const end = new Promise<"end">((resolve) => {
+      timer = setTimeout(() => resolve("end"), Math.max(0, timeoutMs));
+      removeListener = onceAborted(signal, () => resolve("end"));
+    });
+    try {
+      const first = await Promise.race([fetching, end]);
+      if (first !== "end") {
+        this.#fetching = null;
+        return first;
+      }
+    } catch (error) {
+      this.#fetching = null;
+      throw connectionError(this.#init, error);
+    } finally {
+      clearTimeout(timer);
+      removeListener();
+    }
+    if (signal.aborted) void this.#abandonFetch();
+    return null;
+  }
+
+  async #fetch(): Promise<LockedJob | null> {
+    const token = randomUUID();
+    const job = (await this.#worker.getNextJob(token)) as Job | undefined;
+    this.#lastError = null;
+    return job === undefined ? null : { job, token };
+  }
+
+  /** Returns the job of a request that nobody waits for to the queue. If this fails, the lock of the job expires. */
+  async #abandonFetch(): Promise<void> {
+    const fetching = this.#fetching;
+    this.#fetching = null;
+    try {
+      const fetched = await fetching;
+      await fetched?.job.moveToWait(fetched.token);
+    } catch (error) {
+      this.#lastError = error as Error;
+    }
+  }
+
+  /** Reads a job. A job of another program fails, and null is returned. */
+  async #read(locked: LockedJob): Promise<ReceivedRollout | null> {
+    const { job, token } = locked;
+    const message = messageOf(job.data);
+    if (message === null) {
+      await this.#answered(job.moveToFailed(new Error("The job names no rollout"), token));
+      return null;
+    }
+    this.#locked.add(locked);
+    const settle = async (command: () => Promise<unknown>): Promise<void> => {
+      this.#locked.delete(locked);
+      await this.#answered(command().catch(ignoreLostLock));
+    };
+    return {
+      message,
+      receptions: job.attemptsStarted,
+      complete: () => settle(() => job.moveToCompleted(null, token, false)),
+      release: (delayMs) => settle(() => (delayMs > 0 ? job.moveToDelayed(Date.now() + delayMs, token) : job.moveToWait(token))),
+    };
+  }
+
+  async #answered<T>(command: Promise<T>): Promise<T> {
+    return answered(this.#init, command, () => this.#lastError);
+  }
+}
+
+/** Ignores that the lock of a job has expired, after which another worker settles the job. @throws any other error. */
+function ignoreLostLock(error: unknown): void {
+  // BullMQ numbers the errors of a job's state.
+  if (typeof (error as { readonly code?: unknown }).code !== "number") throw error;
+}
