@@ -6,10 +6,8 @@ import type { RolloutBroker, RolloutMessage, RolloutSender } from "../../library
 export class RolloutDispatch {
   readonly #broker: RolloutBroker | null;
   readonly #patiently: <T>(request: () => Promise<T>) => Promise<T>;
-  /** Messages of the rollouts that were sent, by plan and rollout. */
-  readonly #sent = new Map<string, Map<string, RolloutMessage>>();
-  /** Rollouts with an outcome, by plan. */
-  readonly #finished = new Map<string, Set<string>>();
+  /** Messages of the rollouts without an outcome, by plan and rollout. */
+  readonly #unfinished = new Map<string, Map<string, RolloutMessage>>();
   #sender: Promise<RolloutSender> | null = null;
 
   /** @param patiently - Repeats a request while the broker is unavailable. */
@@ -20,7 +18,8 @@ export class RolloutDispatch {
 
   /** Sends all rollouts of groups of a plan. */
   async send(plan: RolloutPlanInfo, groups: Iterable<number>, groupSize: number): Promise<void> {
-    const messages = getOrInsert(this.#sent, plan.id, () => new Map<string, RolloutMessage>());
+    if (this.#broker === null) return;
+    const messages = getOrInsert(this.#unfinished, plan.id, () => new Map<string, RolloutMessage>());
     const { id: planId, environment, environmentHash } = plan;
     for (const group of groups)
       for (let index = 0; index < groupSize; index++)
@@ -30,26 +29,28 @@ export class RolloutDispatch {
 
   /** Sends the unfinished rollouts of a plan again, because a broker may lose messages. The broker ignores the messages that it has. */
   async resend(planId: string): Promise<void> {
-    if (this.#broker === null) return;
-    const sent = this.#sent.get(planId) ?? new Map<string, RolloutMessage>();
-    const finished = this.#finished.get(planId);
-    const unfinished = [...sent].flatMap(([key, message]) => (finished?.has(key) === true ? [] : [message]));
-    if (unfinished.length === 0) return;
+    const unfinished = [...(this.#unfinished.get(planId)?.values() ?? [])];
+    if (this.#broker === null || unfinished.length === 0) return;
     this.#sender ??= this.#broker.openSender();
     const sender = await this.#sender;
     await this.#patiently(() => sender.send(unfinished));
   }
 
-  /** Records that a rollout has an outcome. */
+  /** Records that a rollout has an outcome: its message is not sent again. */
   finish(planId: string, rollout: RolloutPosition): void {
-    getOrInsert(this.#finished, planId, () => new Set<string>()).add(keyOf(rollout));
+    const messages = this.#unfinished.get(planId);
+    messages?.delete(keyOf(rollout));
+    if (messages?.size === 0) this.#unfinished.delete(planId);
   }
 
-  /** Removes the messages of all rollouts, and ends the connection. Workers discard messages that they have received already. */
+  /**
+   * Removes the messages of all rollouts without an outcome, and ends the connection. Workers discard messages that they have received
+   * already.
+   */
   async close(): Promise<void> {
     if (this.#sender === null) return;
     const sender = await this.#sender.catch(() => null);
-    const messages = [...this.#sent.values()].flatMap((each) => [...each.values()]);
+    const messages = [...this.#unfinished.values()].flatMap((each) => [...each.values()]);
     await sender?.remove(messages).catch(() => undefined);
     await sender?.close();
   }
