@@ -3,13 +3,13 @@ import type { FileFinding } from "../service/stored-files/verify.ts";
 import { formatBytes, formatDuration } from "../base/util/units.ts";
 import { FAILED } from "./failure.ts";
 import { type OutputOptions, printResult } from "./output.ts";
-import { requireSqlite } from "./sqlite-only.ts";
 
 /** Creates the command `whetstone verify`, which compares the files of a data directory with their digests. Changes nothing. */
 export function verifyCommand(): Command {
   return new Command("verify")
     .description("compare every file of a data directory with its digest; changes nothing; a service may be running")
     .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
+    .option("--database <url>", "Postgres database of the service (default: WHETSTONE_DATABASE, or SQLite; not for a backup)")
     .option("--storage <url>", "S3 storage of the files (default: the one of the database)")
     .action(run);
 }
@@ -17,14 +17,15 @@ export function verifyCommand(): Command {
 interface VerifyOptions extends OutputOptions {
   readonly dataDir?: string;
   readonly storage?: string;
+  readonly database?: string;
 }
 
-async function run({ dataDir, storage, ...options }: VerifyOptions): Promise<void> {
-  requireSqlite("verify");
+async function run({ dataDir, storage, database, ...options }: VerifyOptions): Promise<void> {
   // Imported lazily: `--help` needs no native binary.
   const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
+  const { databaseUrl } = await import("../service/store/open-database.ts");
   const { verifyDataDirectory } = await import("../service/stored-files/verify.ts");
-  const found = await verifyDataDirectory(dataDir ?? defaultDataDirectory(), { storage });
+  const found = await verifyDataDirectory(dataDir ?? defaultDataDirectory(), { storage, database: databaseUrl(database) });
   const intact = found.missing.length + found.damaged.length === 0;
   printResult(options, { intact, ...found }, function* (result) {
     const list = (state: string, findings: readonly FileFinding[]) => findings.map(({ path, subject }) => `${state}: ${path} (${subject})`);

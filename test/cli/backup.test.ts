@@ -1,9 +1,11 @@
 import { join } from "node:path";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { createModel, finishedEvents, startRlJob, startTestService, temporaryDirectory } from "../service/support.ts";
+import { onSqlite } from "../support/postgres.ts";
 import { runHere } from "./run-here.ts";
 
 test("backup copies the directory of a running service, restore recreates it, and verify finds no damage", async () => {
+  onSqlite();
   const service = await startTestService();
   const { id } = await createModel(service);
   await finishedEvents(service, await startRlJob(service, id));
@@ -20,18 +22,3 @@ test("backup copies the directory of a running service, restore recreates it, an
   const missing = await runHere("restore");
   expect(missing.code).toBe(2);
 });
-
-test.each([["backup", "copy"], ["restore", "copy"], ["verify"]])(
-  "%s rejects a service on Postgres, and says what to use",
-  async (...args) => {
-    vi.stubEnv("WHETSTONE_DATABASE", "postgres://root:secret@127.0.0.1/none");
-    onTestFinished(() => void vi.unstubAllEnvs());
-    const dataDir = join(await temporaryDirectory(), "data");
-    const rejected = await runHere(...args, "--data-dir", dataDir);
-    expect([rejected.code, rejected.stdout]).toEqual([1, ""]);
-    expect(rejected.stderr).toMatch(
-      /^error: `whetstone (backup|restore|verify)` works on .*SQLite.*pg_dump.*bucket.*unset WHETSTONE_DATABASE \(E_CONFIG\)\n$/u,
-    );
-    expect(rejected.stderr).not.toContain("secret");
-  },
-);

@@ -1,6 +1,6 @@
 import { mkdir, readdir, rm, truncate, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { createHub } from "../../src/service/hub/hub.ts";
 import { openConnection } from "../../src/service/store/connection.ts";
 import {
@@ -15,7 +15,11 @@ import {
   uploadArtifact,
 } from "../service/support.ts";
 import { startHubServer } from "../support/hub-server.ts";
+import { onSqlite } from "../support/postgres.ts";
 import { runHere } from "./run-here.ts";
+
+// The tests read and change the files of SQLite.
+beforeEach(onSqlite);
 
 const verify = (dataDir: string, ...args: string[]) => runHere("verify", "--data-dir", dataDir, ...args);
 

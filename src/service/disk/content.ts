@@ -20,7 +20,7 @@ export async function whyNotNewDatabase(
   if (isPostgres) {
     return (
       `The data directory '${directory.root}' has files in ${found.join(", ")}, but the database has no tables of a service. Nothing was changed. ` +
-      "Correct the address of the database, restore it from a dump, or use another data directory. " +
+      "Correct the address of the database, restore a backup into it with `whetstone restore --database`, or use another data directory. " +
       `To start without these files, move ${found.join(", ")} to another place first`
     );
   }

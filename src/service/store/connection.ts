@@ -5,14 +5,20 @@ import { isNoSpace } from "../../base/util/no-space.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { createPrivateFile } from "../disk/private-files.ts";
 
+/** Prepared statement of a {@link SqliteConnection}. */
+export interface SqliteStatement {
+  columns(): unknown[];
+  all(...parameters: unknown[]): unknown[];
+  run(...parameters: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
+  iterate(...parameters: unknown[]): IterableIterator<unknown>;
+}
+
 /** Subset of `node:sqlite` used by the store. `@photostructure/sqlite` implements the same interface for Node 20. */
 export interface SqliteConnection {
   exec(sql: string): void;
-  prepare(sql: string): {
-    columns(): unknown[];
-    all(...parameters: unknown[]): unknown[];
-    run(...parameters: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
-    iterate(...parameters: unknown[]): IterableIterator<unknown>;
+  prepare(sql: string): SqliteStatement & {
+    /** Sets whether integers are read as `bigint`. @default false */
+    setReadBigInts(isEnabled: boolean): void;
   };
   close(): void;
 }

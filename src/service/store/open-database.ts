@@ -30,13 +30,21 @@ export function databaseUrl(option: string | undefined): string | null {
  */
 export async function openDatabase({ url, directory, ...waiting }: OpenDatabaseOptions): Promise<Store> {
   if (url === null) return openStoreAnyway(directory.database, { whyNotNew: await whyNotNewDatabase(directory), ...waiting });
-  if ((await sizeOf(directory.database)) > 0) {
-    throw new ConfigError(
-      `Expected a data directory without a database for a service on Postgres, found '${directory.database}'. Use another data directory, or start without \`database\``,
-      { param: "database" },
-    );
-  }
+  await requireNoDatabase(directory);
   // Loaded only for a service on Postgres.
   const { openPostgres } = await import("./postgres.ts");
   return openPostgres(url, { whyNotNew: await whyNotNewDatabase(directory, { isPostgres: true }) });
+}
+
+/**
+ * Checks that a data directory has no SQLite database, because its records are in Postgres.
+ *
+ * @throws ConfigError `E_CONFIG` otherwise.
+ */
+export async function requireNoDatabase({ database }: DataDirectory): Promise<void> {
+  if ((await sizeOf(database)) === 0) return;
+  throw new ConfigError(
+    `Expected a data directory without a database for a service on Postgres, found '${database}'. Use another data directory, or no Postgres database (\`--database ""\`). To move these records to Postgres, use \`whetstone backup --database ""\`, then \`whetstone restore --database postgres://…\``,
+    { param: "database" },
+  );
 }

@@ -63,13 +63,64 @@ function isWorthRepeating(error: unknown, attempt: number): boolean {
 }
 
 /** Returns the id of the transaction, and sets how its commit is synchronized. */
-async function begin(transaction: Transaction<Tables>, isSynchronized: boolean): Promise<string> {
+async function begin(transaction: Store, isSynchronized: boolean): Promise<string> {
   const { rows } = await (
     isSynchronized
       ? sql<{ id: string }>`select pg_current_xact_id()::text as id`
       : sql<{ id: string }>`select pg_current_xact_id()::text as id, set_config('synchronous_commit', 'off', true)`
   ).execute(transaction);
   return (rows[0] as { id: string }).id;
+}
+
+/** Statements that replace limits of time of the server, for transactions that take as long as the rows are many. */
+const WITHOUT_LIMITS = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map((name) => `set local ${name} = 0`);
+
+/**
+ * Runs a transaction that reads one snapshot and has no limit of time. Other transactions neither wait for it nor conflict with it.
+ *
+ * @throws the error of `body`.
+ */
+export function readSnapshot<T>(store: Store, body: (snapshot: Transaction<Tables>) => Promise<T>): Promise<T> {
+  return store
+    .transaction()
+    .setIsolationLevel("repeatable read")
+    .setAccessMode("read only")
+    .execute(async (snapshot) => {
+      for (const statement of WITHOUT_LIMITS) await sql.raw(statement).execute(snapshot);
+      return body(snapshot);
+    });
+}
+
+/**
+ * Runs a transaction that is not repeated and has no limit of time.
+ *
+ * @param store - Store with one connection, on which no other statement may run meanwhile.
+ * @param body - Called with the connection in the transaction, which may run migrations.
+ * @throws the error of `body`, after a rollback.
+ * @throws UnknownOutcomeError `E_UNAVAILABLE` if the connection was lost during the commit and the outcome could not be found out.
+ */
+export async function runOnce(store: Store, body: (db: Store) => Promise<void>): Promise<void> {
+  // Set before the commit.
+  let id: string | undefined;
+  try {
+    // A migrator accepts no Transaction of Kysely.
+    await store.connection().execute(async (db) => {
+      const execute = (statement: string) => sql.raw(statement).execute(db);
+      await execute("begin isolation level read committed");
+      try {
+        for (const statement of WITHOUT_LIMITS) await execute(statement);
+        const begun = await begin(db, true);
+        await body(db);
+        id = begun;
+        await execute("commit");
+      } catch (error) {
+        await execute("rollback").catch(() => undefined);
+        throw error;
+      }
+    });
+  } catch (error) {
+    if (id === undefined || !(error instanceof DatabaseUnavailableError) || !(await isCommitted(store, id, error))) throw error;
+  }
 }
 
 /**

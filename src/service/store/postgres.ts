@@ -1,19 +1,13 @@
 /** Schema of a Postgres database as the database of one or more service processes. */
-import { CompiledQuery, Kysely, Migrator, sql } from "kysely";
-import { ConfigError, InternalError, WhetstoneError } from "../../base/errors.ts";
-import { first, messageOf } from "../../base/util/values.ts";
-import { requireKnownMigrations } from "./checks.ts";
+import { CompiledQuery, Kysely, sql } from "kysely";
+import { first } from "../../base/util/values.ts";
 import { registerDatabase, type Execute } from "./database.ts";
-import { MIGRATIONS } from "./migrations.ts";
 import { ServicePostgresDialect } from "./postgres-dialect.ts";
+import { migrate } from "./postgres-migrations.ts";
 import { createPool } from "./postgres-pool.ts";
-import { codeOf } from "./postgres-errors.ts";
 import { runTransaction } from "./postgres-transactions.ts";
-import { parsePostgresUrl, type PostgresAddress } from "./postgres-url.ts";
+import { parsePostgresUrl } from "./postgres-url.ts";
 import type { Store, Tables } from "./tables.ts";
-
-/** Oldest supported version of Postgres, as `server_version_num`. */
-const MIN_VERSION = 130_000;
 
 /** Options of {@link openPostgres}. */
 export interface OpenPostgresOptions {
@@ -33,9 +27,8 @@ export interface OpenPostgresOptions {
  * @throws UnavailableError `E_UNAVAILABLE` if the server cannot be reached.
  */
 export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgresOptions = {}): Promise<Store> {
-  const address = parsePostgresUrl(url);
-  await migrate(address, whyNotNew);
-  const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPool(address)) });
+  await migrate(url, whyNotNew);
+  const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPool(parsePostgresUrl(url))) });
   let revision = 0;
   registerDatabase(store, {
     isShared: true,
@@ -68,62 +61,4 @@ export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgr
     synchronize: () => Promise.resolve(),
   });
   return store;
-}
-
-/** Brings the tables to this version, on a connection without a limit of time for statements. */
-async function migrate(address: PostgresAddress, whyNotNew: string | null): Promise<void> {
-  const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPool(address, { isPatient: true })) });
-  try {
-    const schema = await schemaOf(store, address);
-    const known = await knownMigrations(store, schema);
-    requireKnownMigrations(known, address.where, "database");
-    if (known.length === 0 && whyNotNew !== null) throw new ConfigError(whyNotNew, { param: "dataDir" });
-    const provider = { getMigrations: () => Promise.resolve(MIGRATIONS) };
-    const { error } = await new Migrator({ db: store, provider, migrationTableSchema: schema }).migrateToLatest();
-    if (error !== undefined) throw error;
-  } catch (error) {
-    throw toStartError(error, address);
-  } finally {
-    await store.destroy();
-  }
-}
-
-/** Returns the schema of the tables. @throws ConfigError `E_CONFIG` for an old server, and for a connection without a schema. */
-async function schemaOf(store: Store, { schema, where }: PostgresAddress): Promise<string> {
-  const { rows } = await sql<{ version: string; schema: string | null }>`
-    select current_setting('server_version_num') as version, current_schema() as schema`.execute(store);
-  const found = first(rows);
-  if (Number(found.version) < MIN_VERSION) {
-    throw new ConfigError(`Expected the database ${where} to be Postgres 13 or newer, got ${found.version}`, { param: "database" });
-  }
-  if ((schema ?? found.schema) !== null) return (schema ?? found.schema) as string;
-  throw new ConfigError(
-    `The database ${where} has no schema for the tables. Name one with the parameter \`schema\`: postgres://…?schema=whetstone`,
-    {
-      param: "database",
-    },
-  );
-}
-
-/** Returns the names of the migrations that were applied. */
-async function knownMigrations(store: Store, schema: string): Promise<string[]> {
-  const tables = await sql`select 1 from pg_tables where schemaname = ${schema} and tablename = 'kysely_migration'`.execute(store);
-  if (tables.rows.length === 0) return [];
-  const { rows } = await sql<{ name: string }>`select name from ${sql.id(schema, "kysely_migration")} order by name`.execute(store);
-  return rows.map(({ name }) => name);
-}
-
-/** Returns the error of a start: the reason and the remedy, without the address, which may have a password. */
-function toStartError(error: unknown, { where }: PostgresAddress): unknown {
-  if (WhetstoneError.isInstance(error)) return error;
-  const code = codeOf(error) ?? "";
-  const message = `The database ${where} cannot be used: ${messageOf(error)}`;
-  // The user or the password (28), the database (3D000), a permission (42501), or the encryption of the connection.
-  if (/^(?:28|3D|42501)/u.test(code) || !/^[0-9A-Z]{5}$/u.test(code)) {
-    return new ConfigError(`${message}. Correct the address, or create the user and the database with the right to create tables`, {
-      cause: error,
-      param: "database",
-    });
-  }
-  return new InternalError(`The tables cannot be brought to this version: ${message}`, { cause: error });
 }

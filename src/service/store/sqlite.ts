@@ -134,8 +134,7 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
   const transactions = new Transactions(connection, mark);
   const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision, transactions) }) });
   registerDatabase(store, createDatabase(store, { connection, transactions, revision }));
-  const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
-  const { error, results = [] } = await migrator.migrateToLatest();
+  const { error, results = [] } = await migratorOf(store).migrateToLatest();
   if (error !== undefined) {
     await store.destroy();
     const message = `The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`;
@@ -216,6 +215,26 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
 }
 
 /**
+ * Creates a database file with the tables that a migration and all earlier ones make. The tables have the rows that migrations insert.
+ *
+ * @param migration - Name of the last migration.
+ */
+export async function createTables(path: string, migration: string): Promise<void> {
+  const connection = await openConnection(path, BUSY_TIMEOUT_MS);
+  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, { count: 0 }, null) }) });
+  try {
+    const { error } = await migratorOf(store).migrateTo(migration);
+    if (error !== undefined) throw error;
+  } finally {
+    await store.destroy();
+  }
+}
+
+function migratorOf(db: Store): Migrator {
+  return new Migrator({ db, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
+}
+
+/**
  * Copies a consistent snapshot of a database into a new file at `target`, also while another process writes to the database.
  *
  * @throws ConfigError `E_CONFIG` for a missing database.
@@ -259,7 +278,7 @@ export async function requireDatabase(path: string): Promise<void> {
 }
 
 function noDatabaseError(path: string): ConfigError {
-  const message = `Expected a data directory with a SQLite database, found none at '${path}'. If its records are in Postgres, use pg_dump for the database, and then copy the data directory, or the bucket of its S3 storage`;
+  const message = `Expected a data directory with a SQLite database, found none at '${path}'. Name another data directory, or, if its records are in Postgres, the database: \`--database postgres://…\` or WHETSTONE_DATABASE`;
   return new ConfigError(message, { param: "dataDir" });
 }
 

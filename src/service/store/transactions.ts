@@ -1,8 +1,6 @@
 /** Transactions on the connection of a store. The {@link HighWaterMark} counts the transactions that change data. */
-import type { SqliteConnection } from "./connection.ts";
+import type { SqliteConnection, SqliteStatement } from "./connection.ts";
 import type { HighWaterMark } from "./high-water-mark.ts";
-
-type Statement = ReturnType<SqliteConnection["prepare"]>;
 
 /** Pattern of the statements that change rows. */
 const CHANGE = /^\s*(?:insert|update|delete|replace)\b/iu;
@@ -11,7 +9,7 @@ const CHANGE = /^\s*(?:insert|update|delete|replace)\b/iu;
  * Creates a `rollback` that succeeds if SQLite has already rolled back, as on a full disk. Otherwise Kysely would report the failed
  * rollback instead of the original error.
  */
-function rollbackOf(connection: SqliteConnection): ReturnType<SqliteConnection["prepare"]> {
+function rollbackOf(connection: SqliteConnection): SqliteStatement {
   const statement = connection.prepare("rollback");
   return {
     columns: () => [],
@@ -37,13 +35,13 @@ function hasChanges(result: unknown[] | { readonly changes: number | bigint }): 
 export class Transactions {
   readonly #connection: SqliteConnection;
   readonly #mark: HighWaterMark;
-  readonly #begin: Statement;
-  readonly #commit: Statement;
-  readonly #rollback: Statement;
+  readonly #begin: SqliteStatement;
+  readonly #commit: SqliteStatement;
+  readonly #rollback: SqliteStatement;
   /** Whether the transaction that Kysely has begun has changed rows; null outside of one. */
   #hasChanged: boolean | null = null;
   /** Statements of {@link prepareOnce} by their text. */
-  readonly #uncounted = new Map<string, Statement>();
+  readonly #uncounted = new Map<string, SqliteStatement>();
 
   constructor(connection: SqliteConnection, mark: HighWaterMark) {
     this.#connection = connection;
@@ -54,7 +52,7 @@ export class Transactions {
   }
 
   /** Prepares a statement. One that changes rows outside of a transaction runs in a transaction of its own. */
-  prepare(sql: string): Statement {
+  prepare(sql: string): SqliteStatement {
     const statement = sql === "rollback" ? this.#rollback : this.#connection.prepare(sql);
     const execute = this.#executor(sql);
     return {
@@ -98,7 +96,7 @@ export class Transactions {
   }
 
   /** Returns a statement for {@link runUncounted}. Each text is prepared once. */
-  prepareOnce(sql: string): Statement {
+  prepareOnce(sql: string): SqliteStatement {
     let statement = this.#uncounted.get(sql);
     if (statement === undefined) this.#uncounted.set(sql, (statement = this.#connection.prepare(sql)));
     return statement;
@@ -118,7 +116,7 @@ export class Transactions {
   }
 
   /** Returns the function that executes a statement. */
-  #executor(sql: string): <T extends ReturnType<Statement["all"]> | ReturnType<Statement["run"]>>(statement: () => T) => T {
+  #executor(sql: string): <T extends ReturnType<SqliteStatement["all"]> | ReturnType<SqliteStatement["run"]>>(statement: () => T) => T {
     switch (sql) {
       case "begin":
         return (statement) => {
@@ -144,7 +142,7 @@ export class Transactions {
     }
   }
 
-  #change<T extends ReturnType<Statement["all"]> | ReturnType<Statement["run"]>>(statement: () => T): T {
+  #change<T extends ReturnType<SqliteStatement["all"]> | ReturnType<SqliteStatement["run"]>>(statement: () => T): T {
     if (this.#hasChanged === null) return this.run(statement, hasChanges);
     const result = statement();
     this.#hasChanged ||= hasChanges(result);

@@ -5,16 +5,16 @@ import { ConfigError, DataCorruptedError, DataError } from "../../base/errors.ts
 import { dataDirectoryAt, type DataDirectory } from "../disk/data-directory.ts";
 import { remove, syncFile, writeDurably } from "../disk/files.ts";
 import { INCOMPLETE } from "../hub/incomplete.ts";
-import { copyDatabase, openStoreReadOnly, requireDatabase } from "../store/sqlite.ts";
 import { forgetStorage } from "../store/storage-location.ts";
 import type { Store } from "../store/tables.ts";
 import type { Remote } from "../storage/remote.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
 import { digestFile, toStoredPath, type FileDigest } from "../disk/digests.ts";
 import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
-import { HUB, isInStorage, storedFiles, type StoredFile } from "./inventory.ts";
+import { eachStoredFile, HUB, isInStorage, type StoredFile } from "./inventory.ts";
 import { DATABASE, FORMAT, KEY_FILE, MANIFEST } from "./manifest.ts";
 import { recordedRemote, type RemoteOptions } from "./open-storage.ts";
+import { recordsOf, type ReadOptions, type Records } from "./records.ts";
 import { openStaging } from "./staging.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
@@ -26,35 +26,41 @@ const MAX_READINGS = 1000;
  */
 const MAX_MISSES = 5;
 
+/** Rows read at one time from the tables that reference files. */
+const PAGE_ROWS = 1000;
+
 /** Digests collected so far. */
 type CopiedDigests = Record<string, FileDigest>;
 
 /**
  * Backs up a data directory, consistently even while a service runs on it: the copy has a snapshot of the database and every file that it
- * references, verified against its digest. Base models cached in the directory are copied, too.
+ * references, verified against its digest. Base models cached in the directory are copied, too. The copy has a SQLite database, also if the
+ * records are in Postgres.
  *
- * The database is copied first. The service deletes a row before its files, so a file that is already gone means that the database has
- * changed and must be read again. Files are captured by hard links, which is fast, and copied from the links.
+ * The snapshot of the database is taken first. The service deletes a row before its files, so a file that is already gone means that the
+ * database has changed and must be read again. Files are captured by hard links, which is fast, and copied from the links.
  *
  * The files of an S3 storage are fetched from it: the backup is complete without the storage.
  *
  * @param root - Data directory to back up.
  * @param target - Directory to create: empty or nonexistent, and outside the data directory.
- * @param options - `storage`: URL of the storage. @default the one that the database records
+ * @param options - `storage`: URL of the storage. @default the one that the database records. `database`: address of a Postgres database
+ *   with the records. @default the SQLite database of the data directory
  * @returns the absolute path of the backup, and its number of files and bytes.
- * @throws ConfigError `E_CONFIG` for an unsuitable directory.
+ * @throws ConfigError `E_CONFIG` for an unsuitable directory or database.
+ * @throws UnavailableError `E_UNAVAILABLE` if the Postgres server cannot be reached.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file; nothing is left at `target`.
  */
-export async function backUp(root: string, target: string, options: RemoteOptions = {}): Promise<CopyResult> {
+export async function backUp(root: string, target: string, { storage, database = null }: ReadOptions = {}): Promise<CopyResult> {
   const directory = dataDirectoryAt(root);
   if (!relative(directory.root, resolve(target)).startsWith("..")) {
     throw new ConfigError(`Expected a directory outside of the data directory '${directory.root}', got '${target}'`, {
       param: "directory",
     });
   }
-  await requireDatabase(directory.database);
-  return fillDirectory(target, "directory", async (temporary) => {
-    const files: CopiedDigests = await copyStored(directory, temporary, options);
+  const records = await recordsOf(directory, database);
+  return fillDirectory(target, { param: "directory" }, async (temporary) => {
+    const files: CopiedDigests = await copyStored(records, { directory, target: temporary, storage });
     for (const storedPath of await hubFiles(directory)) {
       if (Object.hasOwn(files, storedPath)) continue;
       files[storedPath] = await copyFileDurably(directory.root, storedPath, temporary);
@@ -67,26 +73,50 @@ export async function backUp(root: string, target: string, options: RemoteOption
   });
 }
 
+/** Running copy of stored files. */
+interface Copy {
+  readonly directory: DataDirectory;
+  /** Storage of the files; null = the data directory. */
+  readonly remote: Remote | null;
+  /** Directory of the links to captured files. */
+  readonly staging: string;
+  /** Directory of the backup. */
+  readonly target: string;
+  /** Paths of the files in `staging`. */
+  readonly captured: Set<string>;
+  /** Digests of the files in `target`. */
+  readonly copied: CopiedDigests;
+}
+
+interface CopyOptions extends RemoteOptions {
+  readonly directory: DataDirectory;
+  readonly target: string;
+}
+
 /** Copies the database and the files that it references. */
-async function copyStored(directory: DataDirectory, target: string, { storage }: RemoteOptions): Promise<CopiedDigests> {
+async function copyStored(records: Records, { directory, target, storage }: CopyOptions): Promise<CopiedDigests> {
   const { path: staging, discard } = await openStaging(directory);
-  const remote = await withDatabase(directory.database, (store) => recordedRemote(store, storage));
   const database = join(target, DATABASE);
-  const copied: CopiedDigests = {};
-  const misses = new Map<string, number>();
+  let remote: Remote | null = null;
   try {
+    remote = await records.withStore((store) => recordedRemote(store, storage));
+    const copied: CopiedDigests = {};
+    const copy: Copy = { directory, remote, staging, target, captured: new Set(), copied };
+    // Few files are left for the first snapshot, which then lasts a short time.
+    await records.withStore((store) => secureFiles(copy, store));
+    const misses = new Map<string, number>();
     for (let reading = 0; reading < MAX_READINGS; reading++) {
       await remove(database);
-      await copyDatabase(directory.database, database);
-      const files = await withDatabase(database, (store) => storedFiles(store, directory));
-      const missing = () => [...files.values()].filter(({ path: storedPath }) => !Object.hasOwn(copied, storedPath));
-      const fetched = remote === null ? [] : await fetchFiles(remote, missing().filter(isInStorage), { target, copied });
-      const remaining = missing().filter((file) => remote === null || !isInStorage(file));
-      const gone = [...fetched, ...(await capture(directory, staging, remaining))];
+      const { files, gone } = await records.withSnapshot(database, async ({ store, write }) => {
+        const secured = await secureFiles(copy, store);
+        // Files are secured before the rows are written, which may take long.
+        if (secured.gone.length === 0) await write();
+        return secured;
+      });
       for (const { path: storedPath } of gone) misses.set(storedPath, (misses.get(storedPath) ?? 0) + 1);
       const lost = gone.filter(({ path: storedPath }) => (misses.get(storedPath) ?? 0) >= MAX_MISSES);
       if (lost.length > 0) throw damagedError(lost, "missing");
-      if (gone.length > 0 || !(await copyCaptured(staging, target, remaining, copied))) continue;
+      if (gone.length > 0 || !(await copyCaptured(copy, files))) continue;
       const unneeded = Object.keys(copied).filter((storedPath) => !files.has(storedPath));
       for (const storedPath of unneeded) {
         await remove(join(target, storedPath));
@@ -104,72 +134,72 @@ async function copyStored(directory: DataDirectory, target: string, { storage }:
   }
 }
 
-/** Calls `use` with a database that is opened read-only. */
-async function withDatabase<T>(database: string, use: (store: Store) => Promise<T>): Promise<T> {
-  const store = await openStoreReadOnly(database);
+/** Secures every file that the database references. Returns all of them by path, and the files that do not exist. */
+async function secureFiles(
+  copy: Copy,
+  store: Store,
+): Promise<{ readonly files: ReadonlyMap<string, StoredFile>; readonly gone: readonly StoredFile[] }> {
+  const files = new Map<string, StoredFile>();
+  const gone: StoredFile[] = [];
+  for await (const file of eachStoredFile(store, copy.directory, { pageRows: PAGE_ROWS })) {
+    if (files.has(file.path)) continue;
+    files.set(file.path, file);
+    if (!copy.captured.has(file.path) && !Object.hasOwn(copy.copied, file.path) && !(await secure(copy, file))) gone.push(file);
+  }
+  return { files, gone };
+}
+
+/** Fetches or links a file, so that its deletion does not affect the backup. @returns false if it does not exist. */
+function secure(copy: Copy, file: StoredFile): Promise<boolean> {
+  return copy.remote !== null && isInStorage(file) ? fetchFile(copy, copy.remote, file) : capture(copy, file);
+}
+
+/** Fetches a file of a storage. @returns false if it does not exist. */
+async function fetchFile({ target, copied }: Copy, remote: Remote, file: StoredFile): Promise<boolean> {
+  // A file without a digest cannot be in a storage.
+  if (file.digest === null) throw damagedError([file], "missing");
+  const to = join(target, file.path);
+  await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+  const isThere = await remote.get(file.path, file.digest, to).catch((error: unknown) => {
+    throw error instanceof DataCorruptedError ? damagedError([file], "damaged") : error;
+  });
+  if (!isThere) return false;
+  await syncFile(to);
+  copied[file.path] = file.digest;
+  return true;
+}
+
+/** Links a file of the data directory. @returns false if it does not exist. */
+async function capture({ directory, staging, captured }: Copy, file: StoredFile): Promise<boolean> {
+  const [from, to] = [join(directory.root, file.path), join(staging, file.path)];
+  await mkdir(dirname(to), { recursive: true, mode: 0o700 });
   try {
-    return await use(store);
-  } finally {
-    await store.destroy();
-  }
-}
-
-/** Fetches files of a storage into `target`, and adds them to `copied`. Returns the files that do not exist. */
-async function fetchFiles(
-  remote: Remote,
-  files: readonly StoredFile[],
-  { target, copied }: { readonly target: string; readonly copied: CopiedDigests },
-): Promise<StoredFile[]> {
-  const gone: StoredFile[] = [];
-  for (const file of files) {
-    // A file without a digest cannot be in a storage.
-    if (file.digest === null) throw damagedError([file], "missing");
-    const to = join(target, file.path);
-    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
-    const isThere = await remote.get(file.path, file.digest, to).catch((error: unknown) => {
-      throw error instanceof DataCorruptedError ? damagedError([file], "damaged") : error;
+    // A link would lead out of the data directory.
+    await (await openRegularFile(from, directory.root)).close();
+    await link(from, to).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") throw error;
+      // The file system has no hard links.
+      return copyFile(from, to);
     });
-    if (isThere) {
-      await syncFile(to);
-      copied[file.path] = file.digest;
-    } else gone.push(file);
+  } catch (error) {
+    if (error instanceof DataError) throw damagedError([file], "damaged");
+    if (!isMissingFile(error)) throw error;
+    return false;
   }
-  return gone;
-}
-
-/** Links files into `staging`, so that deletions do not affect the backup. Returns the files that do not exist. */
-async function capture(directory: DataDirectory, staging: string, files: readonly StoredFile[]): Promise<StoredFile[]> {
-  const gone: StoredFile[] = [];
-  for (const file of files) {
-    const [from, to] = [join(directory.root, file.path), join(staging, file.path)];
-    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
-    try {
-      // A link would lead out of the data directory.
-      await (await openRegularFile(from, directory.root)).close();
-      await link(from, to).catch((error: NodeJS.ErrnoException) => {
-        if (error.code === "EEXIST") return;
-        if (error.code === "ENOENT") throw error;
-        // The file system has no hard links.
-        return copyFile(from, to);
-      });
-    } catch (error) {
-      if (error instanceof DataError) throw damagedError([file], "damaged");
-      if (!isMissingFile(error)) throw error;
-      gone.push(file);
-    }
-  }
-  return gone;
+  captured.add(file.path);
+  return true;
 }
 
 /**
- * Copies captured files and adds them to `copied`.
+ * Copies the captured ones of `files` and adds them to `copied`.
  *
  * @returns false if a captured file is gone.
  */
-async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: CopiedDigests): Promise<boolean> {
+async function copyCaptured({ staging, target, captured, copied }: Copy, files: ReadonlyMap<string, StoredFile>): Promise<boolean> {
   const different: StoredFile[] = [];
-  for (const file of files) {
+  for (const file of files.values()) {
     const { path: storedPath, digest } = file;
+    if (Object.hasOwn(copied, storedPath)) continue;
     try {
       const found = await copyFileDurably(staging, storedPath, target);
       copied[storedPath] = found;
@@ -177,6 +207,7 @@ async function copyCaptured(staging: string, target: string, files: readonly Sto
     } catch (error) {
       if (!isMissingFile(error)) throw error;
       await remove(join(target, storedPath));
+      captured.delete(storedPath);
       return false;
     }
   }

@@ -7,6 +7,7 @@ import { piecesOf, writeDigested, type FileDigest } from "../disk/digests.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { closing, isTemporaryName, remove, syncDirectory, temporaryName } from "../disk/files.ts";
 import { lockFile } from "../store/connection.ts";
+import { UnknownOutcomeError } from "../store/database-errors.ts";
 import { BACKUP_NAMES, DATABASE, MANIFEST } from "./manifest.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
@@ -16,6 +17,8 @@ export interface CopyResult {
   readonly directory: string;
   readonly files: number;
   readonly bytes: number;
+  /** Postgres database that got the records: its name and server; absent if they are in the directory. */
+  readonly database?: string;
 }
 
 /**
@@ -40,13 +43,32 @@ const INCOMPLETE = "incomplete";
 /** Lock file of the process that fills a directory. */
 const LOCK = `${INCOMPLETE}.lock`;
 
+/** Options of {@link fillDirectory}. */
+export interface FillOptions {
+  /** Parameter that names the directory, for errors. */
+  readonly param: string;
+  /**
+   * Commits what belongs to the directory but is elsewhere. Must call `publish`, which gives the files their final names, before the commit:
+   * an interruption in between leaves a directory that the next attempt fills again.
+   *
+   * @default publishes
+   */
+  readonly commit?: ((temporary: string, publish: () => Promise<void>) => Promise<void>) | undefined;
+  /** Whether only `commit` needs a file. Such files stay in the temporary directory, which is removed at the end. @default none */
+  readonly isScratch?: ((name: string) => boolean) | undefined;
+}
+
 /**
  * Fills a directory so that an interruption leaves neither a backup nor a data directory at `target`. Files get their final names once all
  * of them are on disk, the database and the manifest last. Removes the remains of an interrupted attempt at `target`.
  *
  * @throws ConfigError `E_CONFIG` if `target` exists and is not an empty directory, or another process is filling it.
  */
-export async function fillDirectory<T>(target: string, param: string, fill: (temporary: string) => Promise<T>): Promise<T> {
+export async function fillDirectory<T>(
+  target: string,
+  { param, commit = (_, publish) => publish(), isScratch = () => false }: FillOptions,
+  fill: (temporary: string) => Promise<T>,
+): Promise<T> {
   const path = resolve(target);
   await requireDirectory(path, param);
   const created = await mkdir(path, { recursive: true, mode: 0o700 });
@@ -59,6 +81,16 @@ export async function fillDirectory<T>(target: string, param: string, fill: (tem
   }
   // Created inside the target, which may be a separate file system.
   const temporary = temporaryName(join(path, INCOMPLETE));
+  const done = { isPublished: false, isCommitted: false };
+  const publish = async () => {
+    done.isPublished = true;
+    const names = (await readdir(temporary)).filter((name) => !isScratch(name));
+    for (const name of names.filter((each) => !LAST.includes(each))) await rename(join(temporary, name), join(path, name));
+    await syncDirectory(path);
+    for (const name of LAST.filter((each) => names.includes(each))) await rename(join(temporary, name), join(path, name));
+    await syncDirectory(path);
+    await syncDirectory(dirname(path));
+  };
   try {
     await requireFree(path, param);
     await removeInterrupted(path);
@@ -67,28 +99,25 @@ export async function fillDirectory<T>(target: string, param: string, fill: (tem
     for (const entry of await readdir(temporary, { recursive: true, withFileTypes: true })) {
       if (entry.isDirectory()) await syncDirectory(join(entry.parentPath, entry.name));
     }
-    const names = (await readdir(temporary)).filter((name) => !LAST.includes(name));
-    for (const name of names) await rename(join(temporary, name), join(path, name));
-    await syncDirectory(path);
-    for (const name of LAST) await rename(join(temporary, name), join(path, name)).catch(unlessMissing);
+    await commit(temporary, publish);
+    done.isCommitted = true;
     await remove(temporary);
     unlock();
     await remove(lock);
-    await syncDirectory(path);
-    await syncDirectory(dirname(path));
     return result;
   } catch (error) {
-    await remove(temporary);
+    // Both a service and the next attempt accept the directory as it is.
+    const mayBeCommitted = done.isCommitted || error instanceof UnknownOutcomeError;
+    if (!mayBeCommitted) {
+      if (done.isPublished) for (const name of BACKUP_NAMES) await remove(join(path, name));
+      await remove(temporary);
+    }
     unlock();
     await remove(lock);
     // Removes the outermost directory that was created.
-    if (created !== undefined) await remove(created);
+    if (created !== undefined && !mayBeCommitted) await remove(created);
     throw error;
   }
-}
-
-function unlessMissing(error: NodeJS.ErrnoException): void {
-  if (error.code !== "ENOENT") throw error;
 }
 
 /** Checks that a path is a directory or does not exist. @throws ConfigError `E_CONFIG` otherwise. */

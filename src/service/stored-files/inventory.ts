@@ -40,8 +40,16 @@ export function isInStorage({ path }: StoredFile): boolean {
   return !path.startsWith(`${HUB}/`);
 }
 
-/** Max rows read at one time, which blocks the event loop. */
+/** Max rows read at one time by a service: reading blocks its event loop. */
 const PAGE_ROWS = 100;
+
+/** Options of {@link eachStoredFile}. */
+export interface InventoryOptions {
+  /** Called with the error of a damaged row or record of digests; its files are left out. @default throws the error */
+  readonly onDamagedRow?: ((error: DataCorruptedError) => void) | undefined;
+  /** Max rows read at one time. @default 100, so that a service answers meanwhile */
+  readonly pageRows?: number | undefined;
+}
 
 /** Yields the pages of a query until one is empty. `read` returns the rows after a value of the column `key`, in its order. */
 async function* pages<Key extends string, Row extends Readonly<Record<Key, string>>>(
@@ -62,13 +70,12 @@ export async function storedFiles(store: Store, directory: DataDirectory): Promi
  * Yields all files that the database references and all files of fetched base models. The rows are read in pages, so rows that are added or
  * deleted meanwhile may be included or not. The contents of artifact files are yielded once, for one of their artifacts.
  *
- * @param onDamagedRow - Called with the error of a damaged row or record of digests; its files are left out. @default throws the error
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged row, without `onDamagedRow`.
  */
 export async function* eachStoredFile(
   store: Store,
   directory: DataDirectory,
-  onDamagedRow?: (error: DataCorruptedError) => void,
+  { onDamagedRow, pageRows = PAGE_ROWS }: InventoryOptions = {},
 ): AsyncGenerator<StoredFile, void> {
   const unlessDamaged = <T>(list: Promise<T[]>): Promise<T[]> =>
     list.catch((error: unknown) => {
@@ -76,7 +83,7 @@ export async function* eachStoredFile(
       onDamagedRow(error);
       return [];
     });
-  const checkpoints = store.selectFrom("checkpoints").selectAll().orderBy("id").limit(PAGE_ROWS);
+  const checkpoints = store.selectFrom("checkpoints").selectAll().orderBy("id").limit(pageRows);
   for await (const rows of pages((after) => checkpoints.where("id", ">", after).execute(), "id")) {
     const ids = rows.map(({ model_id: id }) => id);
     const models = new Map(
@@ -88,7 +95,7 @@ export async function* eachStoredFile(
       if (model !== undefined) yield* await unlessDamaged(ofCheckpoint(directory, row, model));
     }
   }
-  const jobs = store.selectFrom("jobs").selectAll().orderBy("id").limit(PAGE_ROWS);
+  const jobs = store.selectFrom("jobs").selectAll().orderBy("id").limit(pageRows);
   for await (const rows of pages((after) => jobs.where("id", ">", after).execute(), "id"))
     for (const row of rows) yield* await unlessDamaged(ofJob(directory, row));
   const files = store
@@ -101,11 +108,11 @@ export async function* eachStoredFile(
       return where.not(where.exists(same.select("earlier.sha256")));
     })
     .orderBy("sha256")
-    .limit(PAGE_ROWS);
+    .limit(pageRows);
   for await (const rows of pages((after) => files.where("sha256", ">", after).execute(), "sha256"))
     for (const { sha256, size_bytes, path, ...artifact } of rows)
       yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
-  const outcomes = store.selectFrom("rollout_tasks").selectAll().where("outcome_sha256", "is not", null).orderBy("id").limit(PAGE_ROWS);
+  const outcomes = store.selectFrom("rollout_tasks").selectAll().where("outcome_sha256", "is not", null).orderBy("id").limit(pageRows);
   for await (const rows of pages((after) => outcomes.where("id", ">", after).execute(), "id"))
     for (const { id, outcome_sha256: sha256, outcome_bytes: bytes } of rows)
       if (sha256 !== null)

@@ -7,31 +7,45 @@ import { storedJob, storedReport, storedState } from "../disk/stored-path.ts";
 import type { Remote } from "../storage/remote.ts";
 import { markSnapshot, openStoreReadOnly, openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/tables.ts";
-import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
+import { copyFileDurably, fillDirectory, type CopyResult, type FillOptions } from "./copying.ts";
 import { isInStorage, storedFiles } from "./inventory.ts";
 import { DATABASE, MANIFEST, readManifest } from "./manifest.ts";
-import { markStorage, openRemote, recordStorage, requireUnused, type RemoteOptions } from "./open-storage.ts";
+import { markStorage, openRemote, recordStorage, requireUnused } from "./open-storage.ts";
+
+/** Options of {@link restore}. */
+export interface RestoreOptions {
+  /** URL of an unused S3 storage, which gets the files, too. @default none: the data directory is the storage */
+  readonly storage?: string | undefined;
+  /** Address of an empty Postgres database or schema, which gets the records; null = a SQLite file in the data directory. @default null */
+  readonly database?: string | null | undefined;
+}
 
 /**
- * Restores a data directory from a backup. Every file is verified while it is copied, against the manifest and against the database of the
- * backup, which must not reference any other file. Nothing outside of the backup is read, also not through links.
+ * Restores a data directory from a backup, and optionally its records into Postgres. Every file is verified while it is copied, against the
+ * manifest and against the database of the backup, which must not reference any other file. Nothing outside of the backup is read, also not
+ * through links. The records are committed last: after an error or an interruption, the Postgres database is empty as before.
  *
  * @param backup - Directory written by {@link backUp}.
  * @param target - Data directory to create: empty or nonexistent.
- * @param options - `storage`: URL of an unused S3 storage, which gets the files, too. @default none: the data directory is the storage
  * @returns the absolute path of the data directory, and its number of files and bytes.
- * @throws ConfigError `E_CONFIG` if `backup` is not a backup, or has a newer format, or `target` is not empty, and for a storage that cannot
- *   be used or belongs to a database.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file of the backup; nothing is left at `target`.
+ * @throws ConfigError `E_CONFIG` if `backup` is not a backup, or has a newer format, or `target` is not empty, for a storage that cannot
+ *   be used or belongs to a database, and for a Postgres database that cannot be used or has tables.
+ * @throws UnavailableError `E_UNAVAILABLE` if the Postgres server cannot be reached.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file of the backup, and for a record that Postgres cannot
+ *   store; nothing is left at `target`.
  */
-export async function restore(backup: string, target: string, { storage }: RemoteOptions = {}): Promise<CopyResult> {
+export async function restore(backup: string, target: string, { storage, database = null }: RestoreOptions = {}): Promise<CopyResult> {
   const files = await readManifest(backup);
-  if (storage === undefined) return restoreFolder(backup, target, files);
+  // Checked before the remains of an earlier attempt are removed, which may have been committed.
+  const postgres = database === null ? null : await openEmptyPostgres(database);
+  if (storage === undefined) return restoreFolder({ backup, target, files }, postgres);
   const remote = await openRemote(storage);
   try {
     await requireUnused(remote);
     let id = "";
-    const result = await restoreFolder(backup, target, files, async (root) => void (id = await storeFiles(root, files, remote)));
+    const result = await restoreFolder({ backup, target, files }, postgres, async (root) => {
+      id = await storeFiles(root, files, remote);
+    });
     await markStorage(remote, id);
     return result;
   } finally {
@@ -39,14 +53,47 @@ export async function restore(backup: string, target: string, { storage }: Remot
   }
 }
 
+/** Postgres database that gets records. */
+interface Destination {
+  /** Name of the database and server, without a password. */
+  readonly where: string;
+  /** Copies the records of a SQLite database of this version, calls `beforeCommit`, and commits. */
+  readonly fill: (path: string, beforeCommit: () => Promise<void>) => Promise<void>;
+}
+
+/** Checks that a Postgres database is empty. @throws ConfigError `E_CONFIG` otherwise. */
+async function openEmptyPostgres(url: string): Promise<Destination> {
+  // Loaded only for records in Postgres.
+  const { copyToPostgres, requireEmptyPostgres } = await import("../store/copy/to-postgres.ts");
+  const where = await requireEmptyPostgres(url);
+  return { where, fill: (path, beforeCommit) => copyToPostgres(path, { url, beforeCommit }) };
+}
+
+/** Backup to restore. */
+interface Restoration {
+  readonly backup: string;
+  readonly target: string;
+  /** Digests of the manifest. */
+  readonly files: Digests;
+}
+
 /** Creates the data directory. @param afterwards - Called with the complete directory before it has its final name. */
 async function restoreFolder(
-  backup: string,
-  target: string,
-  files: Digests,
+  { backup, target, files }: Restoration,
+  postgres: Destination | null,
   afterwards: (root: string) => Promise<void> = () => Promise.resolve(),
 ): Promise<CopyResult> {
-  return fillDirectory(target, "dataDir", async (temporary) => {
+  const param = "dataDir";
+  const options: FillOptions =
+    postgres === null
+      ? { param }
+      : {
+          param,
+          commit: (temporary, publish) => postgres.fill(join(temporary, DATABASE), publish),
+          // With the files that SQLite keeps next to the database.
+          isScratch: (name) => name.startsWith(DATABASE),
+        };
+  return fillDirectory(target, options, async (temporary) => {
     const bad: string[] = [];
     let bytes = 0;
     for (const [storedPath, expected] of Object.entries(files)) {
@@ -62,7 +109,11 @@ async function restoreFolder(
       );
     }
     await afterwards(temporary);
-    return { directory: resolve(target), files: Object.keys(files).length, bytes };
+    const result = { directory: resolve(target), files: Object.keys(files).length, bytes };
+    if (postgres === null) return result;
+    // Brings the tables to this version.
+    await (await openStore(join(temporary, DATABASE))).destroy();
+    return { ...result, database: postgres.where };
   });
 }
 

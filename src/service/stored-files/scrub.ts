@@ -61,11 +61,11 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
   const pace = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
   // Deletions remove the row before the file.
   const isDeleted = async ({ path }: StoredFile) => {
-    for await (const file of eachStoredFile(store, directory, () => undefined)) if (file.path === path) return false;
+    for await (const file of eachStoredFile(store, directory, { onDamagedRow: () => undefined })) if (file.path === path) return false;
     return true;
   };
   const onDamagedRow = (error: Error) => logger.error("Stored files cannot be verified", { error: error.message });
-  for await (const file of eachStoredFile(store, directory, onDamagedRow)) {
+  for await (const file of eachStoredFile(store, directory, { onDamagedRow })) {
     signal.throwIfAborted();
     try {
       await files.recheck(file, pace);

@@ -78,7 +78,7 @@ export async function sweep(
     isComplete = false;
     logger.error("Stored files cannot be verified", { error: error.message });
   };
-  for await (const file of eachStoredFile(store, directory, onDamagedRow)) {
+  for await (const file of eachStoredFile(store, directory, { onDamagedRow })) {
     signal?.throwIfAborted();
     if (!isInStorage(file) || file.digest === null) continue;
     const key = keyOf({ path: file.path, digest: file.digest });
@@ -122,6 +122,6 @@ async function confirmed(
   for (const file of suspects) if (file.digest !== null && !(await storage.has(file.path, file.digest))) missing.push(file);
   if (missing.length === 0) return [];
   const later = new Set<string>();
-  for await (const { path } of eachStoredFile(store, directory, () => undefined)) later.add(path);
+  for await (const { path } of eachStoredFile(store, directory, { onDamagedRow: () => undefined })) later.add(path);
   return missing.filter(({ path }) => later.has(path));
 }

@@ -6,13 +6,14 @@ import { remove } from "../disk/files.ts";
 import type { Remote } from "../storage/remote.ts";
 import { dataDirectoryAt, type DataDirectory } from "../disk/data-directory.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
-import { isSnapshot, openStoreReadOnly } from "../store/sqlite.ts";
+import { isSnapshot } from "../store/sqlite.ts";
 import type { Store } from "../store/tables.ts";
 import { digestFile, type Digests } from "../disk/digests.ts";
 import { filesOnDisk } from "../disk/on-disk.ts";
 import { isInStorage, storedFiles, type StoredFile } from "./inventory.ts";
 import { MANIFEST, readManifest } from "./manifest.ts";
 import { recordedRemote, type RemoteOptions } from "./open-storage.ts";
+import { recordsOf, type ReadOptions } from "./records.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Stored file that does not match its database record, or has no recorded digest. */
@@ -50,23 +51,33 @@ type State = "intact" | "missing" | "damaged" | "unknown";
  * The files of an S3 storage are read from it.
  *
  * @param root - Data directory to verify.
- * @param options - `storage`: URL of the storage. @default the one that the database records
+ * @param options - `storage`: URL of the storage. @default the one that the database records. `database`: address of a Postgres database
+ *   with the records; a backup has its own. @default the SQLite database of the data directory
  * @returns counts, and the files that are missing, damaged, unknown or unreferenced.
  * @throws ConfigError `E_CONFIG` for a missing database, or one of a newer version.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database itself is damaged.
  */
-export async function verifyDataDirectory(root: string, { storage }: RemoteOptions = {}): Promise<Verification> {
+export async function verifyDataDirectory(root: string, { storage, database = null }: ReadOptions = {}): Promise<Verification> {
   const directory = dataDirectoryAt(root);
+  // A backup has its own database.
+  const isBackup = (await lstat(join(directory.root, MANIFEST)).catch(() => null)) !== null;
+  const url = isBackup ? null : database;
+  const records = await recordsOf(directory, url);
+  return records.withStore((store) => verifyStored(directory, { store, isSqlite: url === null, storage }));
+}
+
+interface Verified extends RemoteOptions {
+  readonly store: Store;
+  readonly isSqlite: boolean;
+}
+
+async function verifyStored(directory: DataDirectory, { store, isSqlite, storage }: Verified): Promise<Verification> {
   const startedMs = performance.now();
-  const store = await openStoreReadOnly(directory.database);
-  const remote = await recordedRemote(store, storage).catch(async (error: unknown) => {
-    await store.destroy();
-    throw error;
-  });
+  const remote = await recordedRemote(store, storage);
   const reader = remote === null ? folderReader(directory) : remoteReader(directory, remote);
   try {
     const stored = await reader.list();
-    const listed = await manifestFiles(store, directory.root);
+    const listed = isSqlite ? await manifestFiles(store, directory.root) : null;
     const files = withListed(await storedFiles(store, directory), listed);
     const states = new Map<string, State>();
     let bytes = 0;
@@ -94,7 +105,6 @@ export async function verifyDataDirectory(root: string, { storage }: RemoteOptio
     };
   } finally {
     await remote?.close();
-    await store.destroy();
   }
 }
 
