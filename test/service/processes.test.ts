@@ -87,7 +87,7 @@ describe.skipIf(missingPostgres !== null)(
         const { id } = await createModel(one);
         const data = await uploadArtifact(other, { "train.jsonl": chatLines(4) });
         const job = await one.ok("POST", SFT_JOBS, { model_id: id, training_data_url: data, config: { batch_size: 1 } });
-        // Whoever runs the job: the process that stops leaves its committed steps in the bucket.
+        // The process that stops leaves the committed steps of its job in the bucket.
         await expect.poll(async () => calls === 2 || (await one.ok("GET", `${RL_JOBS}/${job.id}`)).status === "succeeded").toBe(true);
         const next = await startRlJob(one, id);
         await one.service.close({ graceMs: 0 });

@@ -72,7 +72,7 @@ async function filledTables(): Promise<string> {
       ),
     ),
   );
-  // Rows are inserted after the rows that they reference, whose order is not known here.
+  // Rows are inserted after the rows that they reference; that order is not known here.
   while (remaining.length > 0) {
     const failed: string[] = [];
     for (const statement of remaining) await queryPostgres(url, statement).catch(() => failed.push(statement));
