@@ -352,8 +352,8 @@ describe("checkRlConfig", () => {
     expect(checkRlConfig(config)).not.toEqual(checkRlConfig(neutral));
   });
 
-  it("supports or rejects every setting of the schema; only `token_report` is read elsewhere", () => {
-    expect([...Object.keys(supported), ...Object.keys(refused), "token_report"].toSorted()).toEqual(Object.keys(rlConfig.shape).toSorted());
+  it("supports or rejects every setting of the schema; `token_report` and `priority` are read elsewhere", () => {
+    expect([...Object.keys(supported), ...Object.keys(refused), "token_report", "priority"].toSorted()).toEqual(Object.keys(rlConfig.shape).toSorted());
   });
 
   const off = {
