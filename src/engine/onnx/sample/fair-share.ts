@@ -17,6 +17,13 @@ const MAX_KNOWN = 4096;
  */
 const CREDIT_MS = 50;
 
+/**
+ * Milliseconds of prefill by which the client that was served last may be ahead of another one: its prompt is completed first, instead of two
+ * prompts in turns, which delays the first token of one and speeds up the other one's by nothing. Less than {@link CREDIT_MS}, so that a client
+ * with many prompts does not delay one with few.
+ */
+const QUANTUM_MS = 30;
+
 /** Milliseconds that each key has used. A new key starts where the present one is, less its credit, and not at zero. */
 class VirtualTimes<K> {
   readonly #credit: number;
@@ -50,10 +57,15 @@ class VirtualTimes<K> {
 export class FairShare {
   readonly #clients = new VirtualTimes<string>(CREDIT_MS);
   readonly #groups = new VirtualTimes<number>(0);
+  /** Client that was served last. */
+  #serving: string | null = null;
 
   /** Adds the time of one turn to the clients and groups that it served, in equal parts. */
   charge(groups: readonly RequestGroup[], ms: number): void {
-    this.#clients.charge(new Set(groups.map(({ client }) => client)), ms);
+    const clients = new Set(groups.map(({ client }) => client));
+    this.#clients.charge(clients, ms);
+    const [client = null] = clients;
+    this.#serving = clients.size === 1 ? client : null;
     this.#groups.charge(new Set(groups.map(({ id }) => id)), ms);
   }
 
@@ -75,10 +87,15 @@ export class FairShare {
    */
   precedes(request: Request, other: Request): boolean {
     const { client, id } = request.group;
-    if (client !== other.group.client) return this.#clients.of(client) < this.#clients.of(other.group.client);
+    if (client !== other.group.client) return this.#turnOf(client) < this.#turnOf(other.group.client);
     const [own, others] = [priorityOf(request), priorityOf(other)];
     if (own !== others) return own < others;
     if (request.sampled > 0 || other.sampled > 0) return other.sampled === 0;
     return this.#groups.of(id) < this.#groups.of(other.group.id);
+  }
+
+  /** Returns the time by which the turns of clients are ordered. */
+  #turnOf(client: string): number {
+    return this.#clients.of(client) - (client === this.#serving ? QUANTUM_MS : 0);
   }
 }

@@ -14,7 +14,7 @@ const NEWCOMER_STEPS = 4;
 /** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
 const MIN_BUDGET_MS = 2;
 /** Max milliseconds of a turn, if {@link MIN_TURN_ROWS} rows decode in that time. */
-const TURN_MS = 15;
+const TURN_MS = 10;
 /** Rows of a large model that decode in one turn, whatever it takes: a step of fewer rows takes almost as long. */
 const MIN_TURN_ROWS = 8;
 /** Weight of the newest measurement in the moving average. */
