@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { startService } from "../../src/service/index.ts";
 import { runHere } from "./run-here.ts";
 
@@ -20,7 +20,6 @@ beforeEach(() => {
   vi.stubEnv("WHETSTONE_HOME", home);
   vi.stubEnv("WHETSTONE_PROGRESS", "1");
 });
-afterEach(() => void vi.unstubAllEnvs());
 
 const ENVIRONMENT = "recipes/arithmetic/environment.ts";
 

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, vi } from "vitest";
 import { connect, type Model, type Service } from "../../src/index.ts";
 import { startTestService, type TestService, type TestServiceOptions } from "../../src/testing/index.ts";
 import { choice, group } from "../learner/helpers.ts";
@@ -25,7 +25,6 @@ export function useSharedService(options: TestServiceOptions = {}): Shared {
     vi.stubEnv("WHETSTONE_BASE_URL", shared.server.url);
     vi.stubEnv("WHETSTONE_API_KEY", shared.server.apiKey);
   });
-  afterEach(() => vi.unstubAllEnvs());
   afterAll(async () => {
     await shared.service.close();
     await shared.server.close({ graceMs: 0 });

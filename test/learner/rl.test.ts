@@ -353,7 +353,9 @@ describe("checkRlConfig", () => {
   });
 
   it("supports or rejects every setting of the schema; `token_report` and `priority` are read elsewhere", () => {
-    expect([...Object.keys(supported), ...Object.keys(refused), "token_report", "priority"].toSorted()).toEqual(Object.keys(rlConfig.shape).toSorted());
+    expect([...Object.keys(supported), ...Object.keys(refused), "token_report", "priority"].toSorted()).toEqual(
+      Object.keys(rlConfig.shape).toSorted(),
+    );
   });
 
   const off = {

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { chmod, mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { ConfigError } from "../../../src/base/errors.ts";
 import { startService } from "../../../src/service/index.ts";
 import { createScriptedEngine } from "../../../src/testing/index.ts";
@@ -11,8 +11,6 @@ import { onSqlite } from "../../support/postgres.ts";
 
 // The tests read and change the files of SQLite.
 beforeEach(onSqlite);
-
-afterEach(() => vi.unstubAllEnvs());
 
 test("creates the API key once, readable only by its owner, in no other file", async () => {
   vi.stubEnv("WHETSTONE_API_KEY", "");

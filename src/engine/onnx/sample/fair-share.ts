@@ -18,8 +18,8 @@ const MAX_KNOWN = 4096;
 const CREDIT_MS = 50;
 
 /**
- * Milliseconds of prefill by which the client that was served last may be ahead of another one: its prompt is completed first, instead of two
- * prompts in turns, which delays the first token of one and speeds up the other one's by nothing. Less than {@link CREDIT_MS}, so that a client
+ * Milliseconds of prefill by which the client that was served last may be ahead of another one, so that its prompt is completed first:
+ * computing two prompts in turns delays the first token of one and does not speed up the other. Less than {@link CREDIT_MS}, so that a client
  * with many prompts does not delay one with few.
  */
 const QUANTUM_MS = 30;

@@ -184,10 +184,10 @@ describe("decode steps", () => {
     expect(results.map(numbers)).toEqual(expected.map(numbers));
   });
 
-  test("take 15 ms, or the time of 8 rows", () => {
+  test("take 10 ms, or the time of 8 rows", () => {
     const limiter = new PrefillLimiter();
     limiter.noteDecode(100, 25);
-    expect([limiter.turnMs, limiter.turnRows]).toEqual([15, 60]);
+    expect([limiter.turnMs, limiter.turnRows]).toEqual([10, 40]);
     const large = new PrefillLimiter();
     large.noteDecode(4, 64);
     expect([large.turnMs, large.turnRows]).toEqual([128, 8]);
