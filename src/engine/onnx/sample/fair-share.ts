@@ -18,7 +18,7 @@ const MAX_KNOWN = 4096;
 const CREDIT_MS = 50;
 
 /**
- * Milliseconds of prefill by which the client that was served last may be ahead of another one, so that its prompt is completed first:
+ * Milliseconds of prefill by which the client of a started prompt may be ahead of another one, so that the prompt is completed first:
  * computing two prompts in turns delays the first token of one and does not speed up the other. Less than {@link CREDIT_MS}, so that a client
  * with many prompts does not delay one with few.
  */
@@ -57,15 +57,10 @@ class VirtualTimes<K> {
 export class FairShare {
   readonly #clients = new VirtualTimes<string>(CREDIT_MS);
   readonly #groups = new VirtualTimes<number>(0);
-  /** Client that was served last. */
-  #serving: string | null = null;
 
   /** Adds the time of one turn to the clients and groups that it served, in equal parts. */
   charge(groups: readonly RequestGroup[], ms: number): void {
-    const clients = new Set(groups.map(({ client }) => client));
-    this.#clients.charge(clients, ms);
-    const [client = null] = clients;
-    this.#serving = clients.size === 1 ? client : null;
+    this.#clients.charge(new Set(groups.map(({ client }) => client)), ms);
     this.#groups.charge(new Set(groups.map(({ id }) => id)), ms);
   }
 
@@ -87,15 +82,16 @@ export class FairShare {
    */
   precedes(request: Request, other: Request): boolean {
     const { client, id } = request.group;
-    if (client !== other.group.client) return this.#turnOf(client) < this.#turnOf(other.group.client);
+    if (client !== other.group.client) return this.#clients.of(client) < this.#clients.of(other.group.client);
     const [own, others] = [priorityOf(request), priorityOf(other)];
     if (own !== others) return own < others;
     if (request.sampled > 0 || other.sampled > 0) return other.sampled === 0;
     return this.#groups.of(id) < this.#groups.of(other.group.id);
   }
 
-  /** Returns the time by which the turns of clients are ordered. */
-  #turnOf(client: string): number {
-    return this.#clients.of(client) - (client === this.#serving ? QUANTUM_MS : 0);
+  /** Whether a waiting request is served before the rest of a prompt that was started, see {@link QUANTUM_MS}. */
+  interrupts(waiting: Request, started: Request): boolean {
+    const [client, other] = [waiting.group.client, started.group.client];
+    return client === other ? this.precedes(waiting, started) : this.#clients.of(client) < this.#clients.of(other) - QUANTUM_MS;
   }
 }

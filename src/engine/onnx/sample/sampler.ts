@@ -200,7 +200,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     const task = (started && this.#tasks.find(({ requests }) => requests.includes(started))) ?? null;
     const minSharedPrefix = this.#prefixes.isEnabled ? this.#place.minSharedPrefix : null;
     const first = this.#shares.next(this.#queue, (request) => mayStart(request, this.#tasks, minSharedPrefix));
-    if (!first || (started && !this.#shares.precedes(first, started))) return task;
+    if (!first || (started && !this.#shares.interrupts(first, started))) return task;
     if (this.#roomFor(first) <= 0) this.#yieldRows(first);
     const room = this.#roomFor(first);
     const maxTokens = this.#limiters.pieceTokens(first.policy.weights.config, endMs);

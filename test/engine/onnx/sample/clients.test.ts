@@ -63,6 +63,18 @@ describe("prefill time", () => {
     expect(served).toEqual(["other", "other", "other", "flood", "other", "flood", "other", "flood", "other"]);
   });
 
+  test("a started prompt is interrupted by a client that has had 30 ms less", () => {
+    const shares = new FairShare();
+    const [flood, one, other] = [request("flood", 1), request("one", 2), request("other", 3)];
+    for (let turn = 0; turn < 20; turn++) shares.charge([flood.group], 10);
+    expect(shares.interrupts(one, flood)).toBe(true);
+    shares.charge([one.group], 10);
+    expect([shares.precedes(other, one), shares.interrupts(other, one)]).toEqual([true, false]);
+    shares.charge([one.group], 25);
+    expect(shares.interrupts(other, one)).toBe(true);
+    expect(shares.interrupts(request("one", 4), one)).toBe(shares.precedes(request("one", 4), one));
+  });
+
   test("a priority orders the requests of its client only", () => {
     const shares = new FairShare();
     const urgent = (id: number) => request("a", id, { params: params(id, { priority: -100n }) });
