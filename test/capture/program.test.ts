@@ -7,11 +7,15 @@ import { gatherTrajectoryGroups } from "../../src/index.ts";
 import { ADD_SCHEMA, startHarness, turnsOf } from "./support.ts";
 
 it("captures an agent in groups, scores it with a judge and trains", async () => {
-  let count = 0;
+  // Every second rollout of a ticket uses the tool, in any order of the requests of both tickets.
+  const counts = new Map<string, number>();
   const harness = await startHarness((prompt) => {
     if (prompt.includes("How good is")) return "0.5";
-    const closed = prompt.includes("<|tool|>") ? `closed ${/T-\d/.exec(prompt)?.[0]}` : null;
-    return closed ?? (count++ % 2 === 0 ? '<tool_call>{"name": "look",  "arguments": {"a":1,"b":2}}</tool_call>' : "no idea");
+    const ticket = /T-\d/.exec(prompt)?.[0] ?? "";
+    if (prompt.includes("<|tool|>")) return `closed ${ticket}`;
+    const count = counts.get(ticket) ?? 0;
+    counts.set(ticket, count + 1);
+    return count % 2 === 0 ? '<tool_call>{"name": "look",  "arguments": {"a":1,"b":2}}</tool_call>' : "no idea";
   });
   const { service, policy } = harness;
   const tickets = [

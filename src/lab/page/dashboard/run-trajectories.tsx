@@ -74,7 +74,11 @@ export function RunTrajectories({ run, steps, route }: RunTrajectoriesProps) {
     const target = rows.row(index);
     if (target === undefined) return;
     if (how === "move") {
-      timer.current = setTimeout(() => go(address(target), { isReplaced: true }), OPEN_MS);
+      const { hash } = location;
+      timer.current = setTimeout(() => {
+        // Another place may have been opened in the meantime.
+        if (location.hash === hash) go(address(target), { isReplaced: true });
+      }, OPEN_MS);
       return;
     }
     go(address(target));
