@@ -134,7 +134,12 @@ test.skipIf(missingPostgres !== null)(
     const delivered = await playing;
 
     // Every acknowledged delivery is the outcome of its task, and every task finished once.
-    const finished = (await request("GET", `${PLANS}/${plan.id}/finished?limit=1000`)).data;
+    const finished: any[] = [];
+    for (let isComplete = false; !isComplete;) {
+      const page = (await request("GET", `${PLANS}/${plan.id}/finished?after=${finished.length}&limit=1000`)).data;
+      finished.push(...page);
+      isComplete = page.length === 0;
+    }
     expect(finished.map((task: any) => task.finished)).toEqual(Array.from({ length: ROLLOUTS }, (_, index) => index + 1));
     expect(new Set(finished.map((task: any) => task.id)).size).toBe(ROLLOUTS);
     for (const [id, reward] of delivered)
