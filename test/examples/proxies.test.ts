@@ -128,7 +128,7 @@ describe.each([
       if (events.includes('"content"')) gate.resolve();
     }
     expect(events).toMatch(/data: \[DONE\]\s*$/u);
-    // The ids in the answer are those of the service's log.
+    // The service logs the request id that the client receives.
     expect(requests.map(({ id }) => id)).toContain(stream.headers["x-request-id"]);
 
     const version = (await (await send("POST", "/v1/preview/artifacts", { project: "demo", name: "large" })).body.json()) as { id: string };

@@ -82,7 +82,7 @@ const NOTES: { readonly [Name in FieldName]?: FieldNote } = {
   },
   cache_salt: { bound: "not empty, at most 1,024 characters", error: "400" },
   priority: {
-    more: "Requests of equal priority run in the order of arrival. Orders the requests of one entity: entities take turns, whatever their priorities.",
+    more: "Requests of equal priority run in the order of arrival. Orders only the requests of one entity.",
     bound: "only 0 unless `limits.chat.priorityScheduling` is set",
     error: "400, param `priority`",
   },

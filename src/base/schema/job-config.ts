@@ -68,8 +68,8 @@ export const rlConfig = z.strictObject({
    */
   token_report: z.boolean().nullish(),
   /**
-   * Extension: priority among the queued jobs of the entity, from -1000 to 1000; lower values run first. Jobs of one model run in order of
-   * creation, whatever their priorities. @default 0
+   * Extension: priority among the queued jobs of the entity, from -1000 to 1000; lower values run first. Does not change the order of the
+   * jobs of one model, which is the order of creation. @default 0
    */
   priority,
   /** Level of the importance ratio. @default "token" */
@@ -193,8 +193,8 @@ export const sftExperimentalConfig = z.strictObject({
   /** Second-moment decay of AdamW. @default 0.99 */
   adam_beta2: z.number().min(0).lt(1).nullish(),
   /**
-   * Priority among the queued jobs of the entity, from -1000 to 1000; lower values run first. Jobs of one model run in order of creation,
-   * whatever their priorities. @default 0
+   * Priority among the queued jobs of the entity, from -1000 to 1000; lower values run first. Does not change the order of the jobs of one
+   * model, which is the order of creation. @default 0
    */
   priority,
 });

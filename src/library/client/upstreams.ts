@@ -23,7 +23,7 @@ export interface Upstreams {
    *
    * @param options - Signal and time limit.
    * @returns the servers; none without an upstream.
-   * @throws HttpError `E_HTTP` for an error status, 403 for a key that is no administrator.
+   * @throws HttpError `E_HTTP` for an error status, 403 for other keys.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   list(options?: CallOptions): Promise<UpstreamInfo[]>;

@@ -15,7 +15,7 @@ const NEWCOMER_STEPS = 4;
 const MIN_BUDGET_MS = 2;
 /** Max milliseconds of a turn, if {@link MIN_TURN_ROWS} rows decode in that time. */
 const TURN_MS = 10;
-/** Rows of a large model that decode in one turn, whatever it takes: a step of fewer rows takes almost as long. */
+/** Min rows of a turn, also if a large model needs more than {@link TURN_MS} for them: a step of fewer rows takes almost as long. */
 const MIN_TURN_ROWS = 8;
 /** Weight of the newest measurement in the moving average. */
 const NEWEST = 0.25;

@@ -148,7 +148,7 @@ export interface RolloutReceiver {
 export interface ReceivedRollout {
   /** Rollout to play. */
   readonly message: RolloutMessage;
-  /** How often workers have received the message, including this time. */
+  /** Number of times that workers have received the message, this one included. */
   readonly receptions: number;
   /**
    * Removes the message from the queue: its rollout needs no worker any more.

@@ -17,7 +17,7 @@ import { runOnce } from "../postgres-transactions.ts";
 import type { Store } from "../tables.ts";
 import { insertInto, pagesOf, tablesOf, type Row, type Table } from "./tables.ts";
 
-/** Name of the row number in selections, which is no column of a table. */
+/** Alias of SQLite's row number in selections; no table has a column of this name. */
 const ROWID = "rowid of the copy";
 /** Number less than the number of any row. */
 const FIRST_ROWID = -(2n ** 63n);

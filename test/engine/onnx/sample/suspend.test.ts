@@ -112,7 +112,7 @@ test("a suspended request can be canceled, and its policy released", async () =>
   expect(harness.tokens.get(suspended.id)).toHaveLength(length);
 });
 
-test("rows of the client with the most rows are suspended first, whatever their priority", async () => {
+test("rows of the client with the most rows are suspended first, also rows with a high priority", async () => {
   const { place } = limitedPlace(128);
   const harness = await Harness.start({ prefixCacheBytes: 0 }, place);
   const gained: number[] = [];
