@@ -1,4 +1,4 @@
-/** Two processes of one service, of which one after the other is killed and started again, and requests that survive this. */
+/** Processes of one service, of which one after the other is killed and started again, and requests that survive this. */
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type JobEvent, RL_JOBS, startProcess } from "./support.ts";
@@ -10,19 +10,19 @@ type ServiceProcess = Awaited<ReturnType<typeof startProcess>>;
 const ATTEMPTS = 200;
 const END = ["training_ended", "training_failed"];
 
-/** Answer of {@link KilledPair.call}. */
-interface PairAnswer {
+/** Answer of {@link KilledServices.call}. */
+interface KilledAnswer {
   readonly status: number;
   readonly text: string;
 }
 
-/** Two processes of one service. */
-export interface KilledPair {
+/** Processes of one service. */
+export interface KilledServices {
   readonly services: readonly ServiceProcess[];
   /** Returns the next random number in [0, 1). */
   readonly random: () => number;
-  /** Sends a request to either process, and again to either one if the connection fails or the answer is 503. */
-  readonly call: (method: string, path: string, body?: object | string) => Promise<PairAnswer>;
+  /** Sends a request to any process, and again to any one if the connection fails or the answer is 503. */
+  readonly call: (method: string, path: string, body?: object | string) => Promise<KilledAnswer>;
   /** The same for requests that must succeed; a creation has one idempotency key for all of its attempts. */
   readonly request: (method: string, path: string, body?: object) => Promise<any>;
   readonly put: (path: string, contents: string) => Promise<void>;
@@ -32,21 +32,21 @@ export interface KilledPair {
   readonly killOne: () => Promise<void>;
 }
 
-/** Starts both processes, which end with the test. */
-export async function startPair({
-  dataDir,
-  database,
-  seed,
-}: {
+/** Options of {@link startServices}. */
+interface ServicesOptions {
   readonly dataDir: string;
-  readonly database: string;
+  /** Postgres database of two processes; null starts one process on SQLite. */
+  readonly database: string | null;
   readonly seed: number;
-}): Promise<KilledPair> {
-  const random = seededRandom(seed);
-  const start = () => startProcess(dataDir, { database, threads: 1 });
-  const services = [await start(), await start()];
+}
 
-  const call = async (method: string, path: string, body?: object | string, key?: string): Promise<PairAnswer> => {
+/** Starts the processes, which end with the test. */
+export async function startServices({ dataDir, database, seed }: ServicesOptions): Promise<KilledServices> {
+  const random = seededRandom(seed);
+  const start = () => startProcess(dataDir, { threads: 1, ...(database === null ? {} : { database }) });
+  const services = database === null ? [await start()] : [await start(), await start()];
+
+  const call = async (method: string, path: string, body?: object | string, key?: string): Promise<KilledAnswer> => {
     let failure = "";
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       // Math.random, because requests run at the same time as the kills and must not change their moments.
@@ -75,7 +75,7 @@ export async function startPair({
     if (status !== 200) throw new Error(`Expected success from ${method} ${path}, got ${status}: ${text}`);
     return text;
   };
-  const request: KilledPair["request"] = async (method, path, body) =>
+  const request: KilledServices["request"] = async (method, path, body) =>
     JSON.parse(await must(method, path, body, method === "POST" ? randomUUID() : undefined));
   return {
     services,
