@@ -1,11 +1,11 @@
 /**
  * Rollouts on workers: how many small rollouts one service leases and records per second, with its memory; and the rate of one worker
- * process against several, with an environment that waits.
+ * process against several, with an environment that waits; then the same workers while one after the other is killed.
  *
  *   npm run bench -- rollouts [--rollouts 100000] [--group-size 8] [--clients 8] [--batch 50] [--bytes 2000]
- *     [--workers 4] [--concurrency 8] [--wait-ms 300] [--seconds 20]
+ *     [--workers 4] [--concurrency 8] [--wait-ms 300] [--seconds 20] [--kill-every 10]
  *
- * `--rollouts 0` leaves out the first part, `--workers 0` the second.
+ * `--rollouts 0` leaves out the first part, `--workers 0` the second and the third, `--kill-every 0` the third.
  */
 import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -46,6 +46,7 @@ export async function run(args: string[]): Promise<void> {
       concurrency: { type: "string", default: "8" },
       "wait-ms": { type: "string", default: "300" },
       seconds: { type: "string", default: "20" },
+      "kill-every": { type: "string", default: "10" },
     },
   });
   const rollouts = whole("rollouts", values.rollouts, 0);
@@ -74,6 +75,8 @@ export async function run(args: string[]): Promise<void> {
         ["worker processes", "rollouts/s", "against one"],
         rates.map(([count, rate]) => [String(count), short(rate), (rate / single).toFixed(2)]),
       );
+      const killSeconds = whole("kill-every", values["kill-every"], 0);
+      if (killSeconds > 0) await measureKills(service, served, workers, { ...settings, killSeconds });
     }
   } finally {
     await service.close();
@@ -165,52 +168,95 @@ async function residentBytes({ pid }: ChildProcess): Promise<number> {
   return Number(/^VmRSS:\s+(\d+) kB$/mu.exec(status)?.[1] ?? NaN) * 1024;
 }
 
-/** Returns the rollouts per second of `count` worker processes, after all of them have delivered one. */
-async function workerRate(
-  service: Service,
-  { url, apiKey }: Served,
-  count: number,
-  { concurrency, waitMs, seconds }: { readonly concurrency: number; readonly waitMs: number; readonly seconds: number },
-): Promise<number> {
+/** Settings of worker processes. */
+interface WorkerSettings {
+  readonly concurrency: number;
+  readonly waitMs: number;
+  readonly seconds: number;
+}
+
+/** Creates a plan that keeps `count` workers busy for `seconds`; returns its id and the number of its rollouts. */
+async function addPlan({ rolloutPlans }: Service, count: number, { concurrency, waitMs, seconds }: WorkerSettings) {
   const environmentHash = await contentHash({ name: "waits", source: ENVIRONMENT });
-  const { rolloutPlans } = service;
-  const plan = await rolloutPlans.create({ environment: "waits", environmentHash, policy: "whetstone-tiny", groupSize: 8, seed: 0 });
-  const perSecond = (1000 / Math.max(waitMs, 1)) * concurrency * count;
-  const groups = Math.ceil((perSecond * (seconds + 10)) / 8);
+  const settings = { environment: "waits", environmentHash, policy: "whetstone-tiny", groupSize: 8, seed: 0, maxLeases: 1000 };
+  const { id } = await rolloutPlans.create(settings);
+  const groups = Math.ceil(((1000 / Math.max(waitMs, 1)) * concurrency * count * seconds) / 8);
   for (let from = 0; from < groups; from += PAGE) {
     const page = Array.from({ length: Math.min(PAGE, groups - from) }, (_, index) => ({ group: from + index, scenario: { waitMs } }));
-    await rolloutPlans.addGroups(plan.id, page);
+    await rolloutPlans.addGroups(id, page);
   }
-  const workers = Array.from({ length: count }, (_, index) =>
-    spawn(
-      process.execPath,
-      [
-        ...SOURCE,
-        "src/cli/main.ts",
-        "worker",
-        ENVIRONMENT,
-        "--service",
-        url,
-        "--concurrency",
-        String(concurrency),
-        "--name",
-        `worker ${index}`,
-      ],
-      { cwd: ROOT, stdio: "ignore", env: { ...process.env, WHETSTONE_API_KEY: apiKey } },
-    ),
-  );
+  return { id, total: groups * 8 };
+}
+
+function startWorker({ url, apiKey }: Served, name: string, concurrency: number): ChildProcess {
+  const flags = ["--service", url, "--concurrency", String(concurrency), "--name", name, "--lease", "5"];
+  return spawn(process.execPath, [...SOURCE, "src/cli/main.ts", "worker", ENVIRONMENT, ...flags], {
+    cwd: ROOT,
+    stdio: "ignore",
+    env: { ...process.env, WHETSTONE_API_KEY: apiKey },
+  });
+}
+
+/** Returns the rollouts per second of `count` worker processes, after all of them have delivered one. */
+async function workerRate(service: Service, served: Served, count: number, settings: WorkerSettings): Promise<number> {
+  const { rolloutPlans } = service;
+  const { id } = await addPlan(service, count, { ...settings, seconds: settings.seconds + 10 });
+  const workers = Array.from({ length: count }, (_, index) => startWorker(served, `worker ${index}`, settings.concurrency));
   try {
     const started = new Set<string | null>();
     for (let after = 0; started.size < count;) {
-      const { finished } = await rolloutPlans.finished(plan.id, { after, waitSeconds: 5, limit: 1000 });
+      const { finished } = await rolloutPlans.finished(id, { after, waitSeconds: 5, limit: 1000 });
       for (const { worker } of finished) started.add(worker);
       after = finished.at(-1)?.finished ?? after;
     }
-    const [before, startedMs] = [(await rolloutPlans.get(plan.id)).finished, performance.now()];
-    await sleep(seconds * 1000);
-    return ((await rolloutPlans.get(plan.id)).finished - before) / ((performance.now() - startedMs) / 1000);
+    const [before, startedMs] = [(await rolloutPlans.get(id)).finished, performance.now()];
+    await sleep(settings.seconds * 1000);
+    return ((await rolloutPlans.get(id)).finished - before) / ((performance.now() - startedMs) / 1000);
   } finally {
     for (const worker of workers) worker.kill("SIGKILL");
-    await rolloutPlans.delete(plan.id);
+    await rolloutPlans.delete(id);
   }
+}
+
+/** Kills and replaces a worker every `killSeconds` until a plan is finished; prints the rate. @throws Error if a rollout is lost or doubled. */
+async function measureKills(
+  service: Service,
+  served: Served,
+  count: number,
+  settings: WorkerSettings & { readonly killSeconds: number },
+): Promise<void> {
+  const { rolloutPlans } = service;
+  const { id, total } = await addPlan(service, count, settings);
+  const start = (index: number) => startWorker(served, `worker ${index}`, settings.concurrency);
+  const workers = Array.from({ length: count }, (_, index) => start(index));
+  const startedMs = performance.now();
+  let kills = 0;
+  const killer = setInterval(() => {
+    workers[kills % count]?.kill("SIGKILL");
+    workers[kills % count] = start(count + kills++);
+  }, settings.killSeconds * 1000);
+  const played = new Set<string>();
+  let repeated = 0;
+  try {
+    for (let after = 0; after < total;) {
+      const { finished } = await rolloutPlans.finished(id, { after, waitSeconds: 5, limit: 1000 });
+      for (const { group, index, status, leases } of finished) {
+        if (status !== "done") throw new Error(`Expected rollout ${index} of group ${group} to be done, got ${status}`);
+        played.add(`${group} ${index}`);
+        if (leases > 1) repeated++;
+      }
+      after = finished.at(-1)?.finished ?? after;
+    }
+  } finally {
+    clearInterval(killer);
+    for (const worker of workers) worker.kill("SIGKILL");
+  }
+  const seconds = (performance.now() - startedMs) / 1000;
+  const { finished } = await rolloutPlans.get(id);
+  if (played.size !== total || finished !== total)
+    throw new Error(`Expected ${total} rollouts, each once, got ${played.size} of ${finished}`);
+  printTable(
+    ["worker processes", "kills", "rollouts", "leased again", "rollouts/s"],
+    [[String(count), String(kills), short(total), String(repeated), short(total / seconds)]],
+  );
 }
