@@ -36,8 +36,8 @@ export default defineConfig(({ mode }) => ({
     pool: "forks",
     // Files of one fork share the modules they import: reading them anew for each file took a quarter of the time.
     isolate: false,
-    // Every fork may start an engine with two workers of its own: more forks than this only fight over the cores.
-    maxWorkers: 2,
+    // More than two cores have work for: a fifth of the time of a test file is spent waiting for processes, timers and disks.
+    maxWorkers: 3,
     testTimeout: 30_000,
     // The default of a second is luck where a test shares two cores with an engine that trains.
     expect: { poll: { timeout: 15_000 } },

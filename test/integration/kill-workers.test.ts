@@ -100,7 +100,11 @@ for (const { by, isBroker, missing } of DISPATCHERS)
       }
       await expect.poll(finished, { timeout: 120_000 }).toBe(GROUPS * GROUP_SIZE);
       if (queue !== null) await expect.poll(queue.count, { timeout: 60_000 }).toBe(0);
-      for (const worker of workers) worker.child.kill("SIGTERM");
+      for (const worker of workers) {
+        // A worker that is still starting would end without an event.
+        await expect.poll(() => worker.events.length, { timeout: 60_000 }).toBeGreaterThan(0);
+        worker.child.kill("SIGTERM");
+      }
       for (const worker of workers) {
         await worker.exited;
         acknowledged.push(...deliveredBy(worker));
