@@ -26,7 +26,7 @@ import {
   withoutTimes,
 } from "./support.ts";
 
-const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 2);
+const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 1);
 const SEED = Number(process.env["WHETSTONE_KILL_SEED"] ?? Date.now() % 1_000_000);
 const STEPS = 10;
 const BATCH = 4;

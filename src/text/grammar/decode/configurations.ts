@@ -4,6 +4,7 @@
  */
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { Automaton, AutomatonState } from "./automaton.ts";
+import type { InnerTokens, TokenMask } from "./mask.ts";
 
 /** Loop count in place of any count from `min` on that no single token can bring to `max`: the loop may repeat or end. */
 const FREE = -1;
@@ -11,7 +12,7 @@ const FREE = -1;
 const FAR = -2;
 
 /** State of the automaton with its stack. Equal points are one object. */
-interface Point {
+export interface Point {
   readonly id: number;
   /** Number of the state. */
   readonly state: number;
@@ -21,6 +22,12 @@ interface Point {
   readonly parent: Point | null;
   /** Equivalent point for the next token: merges loop counts that no single token can bring to a bound. */
   readonly relaxed: Point;
+  /** Points with this parent, by count and state; null before the first. Valid only if `era` is the present one. */
+  children: Map<number, Point> | null;
+  /** Number of emptied caches when `children` was created. */
+  era: number;
+  /** Number of the last closure that has visited the point. */
+  visit: number;
 }
 
 /** Set of points that a text may be at. */
@@ -37,7 +44,14 @@ export interface Configuration {
    */
   readonly relaxed: Configuration;
   /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
-  mask: Uint32Array | undefined;
+  mask: TokenMask | undefined;
+  /** Tokens inside of the call of a configuration without parents, cached by `maskOf`; undefined until computed. */
+  inner: InnerTokens | undefined;
+  /**
+   * Nodes of the vocabulary's tree whose bytes do not lead back to this configuration, in ascending order, cached by `maskOf`; null if too
+   * few bytes lead back, undefined until computed.
+   */
+  loopExits: Int32Array | null | undefined;
 }
 
 /** Max states that a text may be in at once, including states that it passes without a byte. */
@@ -51,14 +65,25 @@ export function tooAmbiguous(): UnsupportedError {
   return new UnsupportedError("The grammar can be read in too many ways at once; write it so that what was read tells where it stands");
 }
 
+/** Returns equal keys for equal configurations. Most have one point, and a number as key. */
+function keyOf(points: readonly Point[], canEnd: boolean): number | string {
+  const [point, ...others] = points;
+  if (point !== undefined && others.length === 0) return canEnd ? -1 - point.id : point.id;
+  return `${canEnd ? "." : ""}${points.map(({ id }) => id).join()}`;
+}
+
 /** Configurations of one grammar, computed on demand. */
 export class Configurations {
   readonly #states: readonly AutomatonState[];
   readonly #start: number;
   readonly #horizon: number;
-  #points = new Map<string, Point>();
-  #known = new Map<string, Configuration>();
+  /** Points without a parent, by count and state. */
+  #roots = new Map<number, Point>();
+  /** Configurations by the ids of their points; see {@link keyOf}. */
+  #known = new Map<number | string, Configuration>();
   #nextId = 0;
+  #visits = 0;
+  #era = 0;
   #visitedStates = 0;
 
   /** @param horizon - Max bytes of a token. */
@@ -98,17 +123,53 @@ export class Configurations {
     return (from.next[byte] = reached.length === 0 ? null : this.#closure(reached));
   }
 
+  /** Returns the configuration of the states of points, without their parents: the text ends where their innermost call ends. */
+  inside(points: readonly Point[]): Configuration {
+    return this.#configuration(
+      points.map(({ state }) => this.#point(state, 0, null)),
+      false,
+    );
+  }
+
+  /**
+   * Returns the configuration at which a text continues after the call or loop body inside of `parent`; null if none continues.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
+   */
+  after(parent: Point): Configuration | null {
+    return this.#closure([parent]);
+  }
+
   /** Returns the point with these properties, created at its first use. */
   #point(state: number, count: number, parent: Point | null): Point {
-    const key = `${state} ${count} ${parent?.id ?? ""}`;
-    const known = this.#points.get(key);
+    const siblings = parent === null ? this.#roots : this.#childrenOf(parent);
+    // Counts begin at FAR = -2.
+    const key = (count + 2) * this.#states.length + state;
+    const known = siblings.get(key);
     if (known !== undefined) return known;
     const relaxedCount = this.#relaxedCount(this.#states[state]!, count);
     const relaxedParent = parent?.relaxed ?? null;
-    const made: { -readonly [K in keyof Point]: Point[K] | undefined } = { id: this.#nextId++, state, count, parent, relaxed: undefined };
+    const made: { -readonly [K in keyof Point]: Point[K] | undefined } = {
+      id: this.#nextId++,
+      state,
+      count,
+      parent,
+      relaxed: undefined,
+      children: null,
+      era: this.#era,
+      visit: 0,
+    };
     made.relaxed = relaxedCount === count && relaxedParent === parent ? (made as Point) : this.#point(state, relaxedCount, relaxedParent);
-    this.#points.set(key, made as Point);
+    siblings.set(key, made as Point);
     return made as Point;
+  }
+
+  #childrenOf(parent: Point): Map<number, Point> {
+    if (parent.children === null || parent.era !== this.#era) {
+      parent.children = new Map();
+      parent.era = this.#era;
+    }
+    return parent.children;
   }
 
   /** Returns the count in place of a loop's count for the next token: {@link FREE}, {@link FAR}, or itself if a token can reach a bound. */
@@ -122,15 +183,16 @@ export class Configurations {
    * Returns the configuration of all points that are reached from some points without a byte; null if it has none and the text cannot end.
    */
   #closure(from: readonly Point[]): Configuration | null {
-    const seen = new Set<Point>();
+    const visit = ++this.#visits;
+    let visited = 0;
     const stack = [...from];
     const points: Point[] = [];
     let canEnd = false;
     for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
-      if (seen.has(point)) continue;
-      seen.add(point);
+      if (point.visit === visit) continue;
+      point.visit = visit;
       this.#visitedStates++;
-      if (seen.size > MAX_STATES) throw tooAmbiguous();
+      if (++visited > MAX_STATES) throw tooAmbiguous();
       const { count, parent } = point;
       const state = this.#states[point.state]!;
       switch (state.kind) {
@@ -162,12 +224,13 @@ export class Configurations {
   /** Returns the configuration of these points, created at its first use. */
   #configuration(points: Point[], canEnd: boolean): Configuration {
     points.sort((a, b) => a.id - b.id);
-    const key = `${canEnd ? "." : ""}${points.map((point) => point.id).join()}`;
+    const key = keyOf(points, canEnd);
     const known = this.#known.get(key);
     if (known !== undefined) return known;
     if (this.#known.size >= MAX_CACHED) {
       this.#known = new Map();
-      this.#points = new Map();
+      this.#roots = new Map();
+      this.#era++;
     }
     const made: { -readonly [K in keyof Configuration]: Configuration[K] | undefined } = {
       points,
@@ -175,6 +238,8 @@ export class Configurations {
       next: [],
       relaxed: undefined,
       mask: undefined,
+      inner: undefined,
+      loopExits: undefined,
     };
     this.#known.set(key, made as Configuration);
     const relaxed = [...new Set(points.map((point) => point.relaxed))];

@@ -4,6 +4,32 @@ import type { Configuration, Configurations } from "./configurations.ts";
 import { maskOf } from "./mask.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
+/** Returns the index of the lowest bit of a word. */
+const lowestBit = (word: number): number => 31 - Math.clz32(word & -word);
+
+/** Returns the logits of the tokens of a mask with few tokens, and −∞ for all others. */
+function onlyAllowed(logits: Float32Array, words: Uint32Array): Float32Array {
+  const result = new Float32Array(logits.length).fill(-Infinity);
+  words.forEach((word, at) => {
+    // Each iteration clears the lowest bit of the rest.
+    for (let rest = word; rest !== 0; rest &= rest - 1) {
+      const id = at * 32 + lowestBit(rest);
+      result[id] = logits[id]!;
+    }
+  });
+  return result;
+}
+
+/** Returns the same for a mask with most tokens. */
+function withoutOthers(logits: Float32Array, words: Uint32Array): Float32Array {
+  const result = logits.slice();
+  result.fill(-Infinity, words.length * 32);
+  words.forEach((word, at) => {
+    for (let rest = ~word; rest !== 0; rest &= rest - 1) result[at * 32 + lowestBit(rest)] = -Infinity;
+  });
+  return result;
+}
+
 /** Grammar constraint on one sampled text. Each sampled token must be recorded with {@link GrammarConstraint.record}. */
 export class GrammarConstraint {
   readonly #configurations: Configurations;
@@ -26,17 +52,8 @@ export class GrammarConstraint {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous to compute these tokens.
    */
   masked(logits: Float32Array): Float32Array {
-    const result = new Float32Array(logits.length).fill(-Infinity);
-    if (this.#current !== null) {
-      const words = maskOf(this.#current, this.#configurations, this.#vocabulary);
-      for (let at = 0; at < words.length; at++) {
-        // Each iteration handles the lowest set bit of the word, and clears it.
-        for (let rest = words[at]!; rest !== 0; rest &= rest - 1) {
-          const id = at * 32 + 31 - Math.clz32(rest & -rest);
-          result[id] = logits[id]!;
-        }
-      }
-    }
+    const mask = this.#current && maskOf(this.#current, this.#configurations, this.#vocabulary);
+    const result = mask?.isDense ? withoutOthers(logits, mask.words) : onlyAllowed(logits, mask?.words ?? new Uint32Array(0));
     if (this.#current === null || this.#current.canEnd) for (const id of this.#endTokenIds) result[id] = logits[id]!;
     return result;
   }

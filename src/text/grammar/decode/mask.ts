@@ -1,59 +1,172 @@
-/** Token masks: the tokens that may follow a configuration of a grammar. */
-import { tooAmbiguous, type Configuration, type Configurations } from "./configurations.ts";
+/**
+ * Token masks: the tokens that may follow a configuration of a grammar.
+ *
+ * A token ends inside of the innermost call of a point, or beyond the end of that call. Tokens of the first kind depend on the state and not
+ * on the stack, so they are computed once for a string, a number or any other rule that a grammar calls at many places. The others begin
+ * with a text that ends the call; only the rest of their bytes is walked for each stack.
+ *
+ * @source Y. Dong et al., "XGrammar: Flexible and Efficient Structured Generation Engine for Large Language Models", 2024, for tokens that do
+ *   not depend on the stack.
+ */
+import { getOrInsert } from "../../../base/util/values.ts";
+import { tooAmbiguous, type Configuration, type Configurations, type Point } from "./configurations.ts";
 import type { TokenTree, Vocabulary } from "./vocabulary.ts";
 
-/**
- * Min number of byte values that must lead from a configuration back to itself for {@link maskOf} to look up the tokens made of such bytes
- * instead of walking them.
- */
+/** Min number of byte values that must lead from a configuration back to itself for their nodes to be added without a walk. */
 const MIN_LOOP_BYTES = 32;
+
+/** Word of a mask with 32 tokens. */
+const ALL_BITS = 0xff_ff_ff_ff;
 
 /** Max states that the computation of one mask may visit; this takes about a second. */
 const MAX_WORK = 500_000;
 
-/** Walks a tree and sets the bit of each token that may follow a configuration. Skips the subtree of a byte that cannot follow. */
-function walk(tree: TokenTree, from: Configuration, configurations: Configurations, mask: Uint32Array): void {
-  const { bytes, depths, ends, firstIds, ids } = tree;
-  /** Configuration before the byte at each depth of the current node. */
-  const path: Configuration[] = [from];
-  const limit = configurations.work + MAX_WORK;
-  for (let node = 0; node < bytes.length;) {
-    const depth = depths[node]!;
-    const next = configurations.step(path[depth]!, bytes[node]!);
-    if (next === null) {
-      node = ends[node]!;
-      continue;
-    }
-    for (let at = firstIds[node]!; at < firstIds[node + 1]!; at++) {
+/** Tokens that may follow. */
+export interface TokenMask {
+  /** One bit for each token: bit `id & 31` of word `id >>> 5`. */
+  readonly words: Uint32Array;
+  /** Whether most tokens may follow. */
+  readonly isDense: boolean;
+}
+
+/** Tokens that end inside of the innermost call of a configuration. */
+export interface InnerTokens {
+  /** The tokens, as a mask or, if they are few, as a list of ids. */
+  readonly tokens: Uint32Array | readonly number[];
+  /** Nodes of the vocabulary's tree after which the call may end, in ascending order. */
+  readonly exits: readonly number[];
+}
+
+/** Returns the index of the first element that is at least `value`; the length if there is none. */
+function lowerBound(sorted: Int32Array, value: number): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (sorted[middle]! < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Walk over the vocabulary's tree that adds tokens to a mask. */
+class Walk {
+  readonly mask: Uint32Array;
+  /** Visited nodes after which the call may end, of a walk of inner tokens. A token that ends there is added only if it can continue the call. */
+  readonly exits: number[] | null;
+  readonly #configurations: Configurations;
+  readonly #vocabulary: Vocabulary;
+  readonly #tree: TokenTree;
+  readonly #maxWork: number;
+
+  constructor(configurations: Configurations, vocabulary: Vocabulary, maxWork: number, isInner: boolean) {
+    this.exits = isInner ? [] : null;
+    this.#configurations = configurations;
+    this.#vocabulary = vocabulary;
+    this.#tree = vocabulary.tree;
+    this.#maxWork = maxWork;
+    this.mask = vocabulary.emptyMask();
+  }
+
+  /** Adds the tokens of the nodes from `first` up to `end`. */
+  add(first: number, end: number): void {
+    const { firstIds, ids } = this.#tree;
+    for (let at = firstIds[first]!; at < firstIds[end]!; at++) {
       const id = ids[at]!;
-      mask[id >>> 5]! |= 1 << (id & 31);
+      this.mask[id >>> 5]! |= 1 << (id & 31);
     }
-    if (configurations.work > limit) throw tooAmbiguous();
-    path[depth + 1] = next;
-    node++;
+  }
+
+  /** Walks the nodes from `first` up to `end`, which are children of one node with their subtrees; `from` is the configuration before. */
+  nodes(first: number, end: number, from: Configuration): void {
+    const { bytes, ends } = this.#tree;
+    for (let node = first; node < end; node = ends[node]!) {
+      if (from.loopExits) return this.#loop(node, end, from, from.loopExits);
+      const next = this.#configurations.step(from, bytes[node]!);
+      if (next === null) continue;
+      if (next === from && from.loopExits === undefined) {
+        from.loopExits = this.#loopExitsOf(from);
+        if (from.loopExits !== null) return this.#loop(node, end, from, from.loopExits);
+      }
+      this.#enter(node, next);
+    }
+  }
+
+  /** Adds a node and walks its subtree. */
+  #enter(node: number, next: Configuration): void {
+    if (next.points.length > 0 || this.exits === null) this.add(node, node + 1);
+    if (next.canEnd) this.exits?.push(node);
+    if (this.#configurations.work > this.#maxWork) throw tooAmbiguous();
+    this.nodes(node + 1, this.#tree.ends[node]!, next);
+  }
+
+  /** The same as {@link nodes} for a configuration to which all bytes lead back except those of the nodes `outside`. */
+  #loop(first: number, end: number, from: Configuration, outside: Int32Array): void {
+    const { bytes, ends } = this.#tree;
+    let at = lowerBound(outside, first);
+    for (let node = first; node < end;) {
+      while (at < outside.length && outside[at]! < node) at++;
+      const stop = Math.min(outside[at] ?? end, end);
+      this.add(node, stop);
+      if (from.canEnd && this.exits !== null) for (let each = node; each < stop; each++) this.exits.push(each);
+      if (stop === end) return;
+      const next = this.#configurations.step(from, bytes[stop]!);
+      if (next !== null) this.#enter(stop, next);
+      node = ends[stop]!;
+    }
+  }
+
+  /**
+   * Returns the nodes whose bytes do not lead from a configuration back to itself; null if too few bytes do. Inside of a JSON string, nearly
+   * all do.
+   */
+  #loopExitsOf(from: Configuration): Int32Array | null {
+    const staysAt = Array.from({ length: 256 }, (_, byte) => this.#configurations.step(from, byte) === from);
+    return staysAt.filter(Boolean).length < MIN_LOOP_BYTES ? null : this.#vocabulary.nodesOutside(staysAt);
   }
 }
 
+/** Computes the tokens that end inside of the call of a configuration without parents. */
+function innerTokens(inside: Configuration, { tree }: Vocabulary, walk: Walk): InnerTokens {
+  walk.nodes(0, tree.bytes.length, inside);
+  const ids: number[] = [];
+  // A list takes more memory than a mask if it is long.
+  for (let at = 0; at < walk.mask.length && ids.length <= walk.mask.length; at++)
+    for (let rest = walk.mask[at]!; rest !== 0; rest &= rest - 1) ids.push(at * 32 + 31 - Math.clz32(rest & -rest));
+  return { tokens: ids.length > walk.mask.length ? walk.mask : ids, exits: walk.exits ?? [] };
+}
+
+function computeMask({ points }: Configuration, configurations: Configurations, vocabulary: Vocabulary): Uint32Array {
+  const { tree } = vocabulary;
+  const maxWork = configurations.work + MAX_WORK;
+  const walk = new Walk(configurations, vocabulary, maxWork, false);
+  const { mask } = walk;
+  const byParent = new Map<Point | null, Point[]>();
+  for (const point of points) getOrInsert(byParent, point.parent, () => []).push(point);
+  for (const [parent, group] of byParent) {
+    const inside = configurations.inside(group);
+    const { tokens, exits } = (inside.inner ??= innerTokens(inside, vocabulary, new Walk(configurations, vocabulary, maxWork, true)));
+    if (tokens instanceof Uint32Array) for (let at = 0; at < mask.length; at++) mask[at]! |= tokens[at]!;
+    else for (const id of tokens) mask[id >>> 5]! |= 1 << (id & 31);
+    const after = parent === null ? null : configurations.after(parent);
+    if (parent !== null && after === null) continue;
+    for (const node of exits) {
+      walk.add(node, node + 1);
+      if (after !== null) walk.nodes(node + 1, tree.ends[node]!, after);
+    }
+  }
+  return mask;
+}
+
 /**
- * Returns the tokens that may follow a configuration, as one bit each: bit `id & 31` of word `id >>> 5`. Computed once per configuration;
- * the result must not be modified.
- *
- * Inside of a JSON string, nearly every byte leads back to the same configuration. All tokens made of such bytes alone may follow. The
- * vocabulary caches them by the set of bytes, which is the same for the strings of all grammars, so that only the other tokens are walked.
+ * Returns the tokens that may follow a configuration. Computed once per configuration; the result must not be modified.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous.
  */
-export function maskOf(configuration: Configuration, configurations: Configurations, vocabulary: Vocabulary): Uint32Array {
-  const { relaxed } = configuration;
-  if (relaxed.mask !== undefined) return relaxed.mask;
-  const staysAt = Array.from({ length: 256 }, (_, byte) => configurations.step(relaxed, byte) === relaxed);
-  let tree = vocabulary.tree;
-  let mask = vocabulary.emptyMask();
-  if (staysAt.filter(Boolean).length >= MIN_LOOP_BYTES) {
-    const split = vocabulary.split(staysAt);
-    tree = split.beyond;
-    mask = split.within.slice();
+export function maskOf({ relaxed }: Configuration, configurations: Configurations, vocabulary: Vocabulary): TokenMask {
+  if (relaxed.mask === undefined) {
+    const words = computeMask(relaxed, configurations, vocabulary);
+    const full = words.reduce((count, word) => (word === ALL_BITS ? count + 1 : count), 0);
+    relaxed.mask = { words, isDense: 2 * full > words.length };
   }
-  walk(tree, relaxed, configurations, mask);
-  return (relaxed.mask = mask);
+  return relaxed.mask;
 }

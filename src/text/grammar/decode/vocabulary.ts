@@ -1,5 +1,7 @@
 /** Vocabulary as a trie over bytes, in flat arrays so that a walk reads memory in order. */
 
+import { getOrInsert } from "../../../base/util/values.ts";
+
 /** Trie of tokens. Nodes are in preorder: each node precedes its descendants. The root has no node. */
 export interface TokenTree {
   /** Byte that leads to each node. */
@@ -60,16 +62,8 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   };
 }
 
-/** Vocabulary split by a set of bytes: tokens made of these bytes alone, and the trie of all other tokens. */
-export interface SplitVocabulary {
-  /** Tokens made of bytes in the set alone, one bit per token. */
-  readonly within: Uint32Array;
-  /** Tokens with at least one other byte. */
-  readonly beyond: TokenTree;
-}
-
-/** Max cached splits; a full cache is emptied. */
-const MAX_SPLITS = 64;
+/** Max sets of bytes whose nodes are cached; a full cache is emptied. */
+const MAX_SETS = 64;
 
 /** Tokens that a grammar may choose from. */
 export class Vocabulary {
@@ -80,16 +74,15 @@ export class Vocabulary {
   /** All tokens that are text. */
   readonly tree: TokenTree;
   readonly #bytes: readonly (Uint8Array | null)[];
-  readonly #textTokens: readonly Token[];
-  #splits = new Map<string, SplitVocabulary>();
+  readonly #outside = new Map<string, Int32Array>();
 
   /** @param tokens - By id, the exact bytes of each token; null or empty for a token that is not text. */
   constructor(tokens: readonly (Uint8Array | null)[]) {
     this.size = tokens.length;
     this.#bytes = tokens;
-    this.#textTokens = tokens.flatMap((bytes, id) => (bytes === null || bytes.length === 0 ? [] : [{ id, bytes }]));
-    this.maxTokenBytes = this.#textTokens.reduce((max, { bytes }) => Math.max(max, bytes.length), 1);
-    this.tree = buildTree(this.#textTokens);
+    const textTokens = tokens.flatMap((bytes, id) => (bytes === null || bytes.length === 0 ? [] : [{ id, bytes }]));
+    this.maxTokenBytes = textTokens.reduce((max, { bytes }) => Math.max(max, bytes.length), 1);
+    this.tree = buildTree(textTokens);
   }
 
   /** Returns the bytes of a token; null if the token is not text. */
@@ -104,23 +97,20 @@ export class Vocabulary {
   }
 
   /**
-   * Splits the tokens by a set of bytes; cached.
+   * Returns the nodes of the tree whose byte is not in a set, in ascending order; cached, because the strings of all grammars have the same
+   * sets.
    *
    * @param isWithin - Whether each byte value is in the set, 256 entries.
    */
-  split(isWithin: readonly boolean[]): SplitVocabulary {
+  nodesOutside(isWithin: readonly boolean[]): Int32Array {
     const key = isWithin.map((isIn) => (isIn ? "1" : "0")).join("");
-    const known = this.#splits.get(key);
-    if (known !== undefined) return known;
-    const within = this.emptyMask();
-    const beyond = this.#textTokens.filter(({ id, bytes }) => {
-      const isBeyond = !bytes.every((byte) => isWithin[byte]);
-      if (!isBeyond) within[id >>> 5]! |= 1 << (id & 31);
-      return isBeyond;
+    if (this.#outside.size >= MAX_SETS && !this.#outside.has(key)) this.#outside.clear();
+    return getOrInsert(this.#outside, key, () => {
+      const nodes: number[] = [];
+      this.tree.bytes.forEach((byte, node) => {
+        if (isWithin[byte] !== true) nodes.push(node);
+      });
+      return Int32Array.from(nodes);
     });
-    if (this.#splits.size >= MAX_SPLITS) this.#splits = new Map();
-    const made = { within, beyond: buildTree(beyond) };
-    this.#splits.set(key, made);
-    return made;
   }
 }
