@@ -107,14 +107,14 @@ function measureSchema(
   vocabulary: Vocabulary,
   maskMs: number[],
 ): SchemaResult {
-  const logits = new Float32Array(vocabulary.size);
+  const [logits, masked] = [new Float32Array(vocabulary.size), new Float32Array(vocabulary.size)];
   const start = performance.now();
   let configurations: Configurations;
   try {
     const builder = new GrammarBuilder();
     const { expression } = new SchemaCompiler(builder).document(schema as Readonly<Record<string, unknown>>);
     configurations = new Configurations(compileGrammar(builder.build(expression)), vocabulary.maxTokenBytes);
-    new GrammarConstraint(configurations, vocabulary, tokenizer.eosTokenIds).masked(logits);
+    new GrammarConstraint(configurations, vocabulary, tokenizer.eosTokenIds).masked(logits, masked);
   } catch (error) {
     return { file, refusal: String(error), firstMaskMs: performance.now() - start, wronglyRejected: 0, wronglyAccepted: 0 };
   }
@@ -122,7 +122,7 @@ function measureSchema(
   let [wronglyRejected, wronglyAccepted] = [0, 0];
   for (const { valid, data } of tests) {
     const constraint = new GrammarConstraint(configurations, vocabulary, tokenizer.eosTokenIds);
-    const accepted = accepts(constraint, logits, tokenizer.encode(spaced(data)), maskMs);
+    const accepted = accepts(constraint, [logits, masked], tokenizer.encode(spaced(data)), maskMs);
     if (valid && !accepted) wronglyRejected++;
     if (!valid && accepted) wronglyAccepted++;
   }
@@ -130,11 +130,16 @@ function measureSchema(
 }
 
 /** Whether a constraint allows all tokens, one after another. Adds the time of each mask and step. */
-function accepts(constraint: GrammarConstraint, logits: Float32Array, tokens: ArrayLike<number>, maskMs: number[]): boolean {
+function accepts(
+  constraint: GrammarConstraint,
+  [logits, masked]: readonly [Float32Array, Float32Array],
+  tokens: ArrayLike<number>,
+  maskMs: number[],
+): boolean {
   for (let at = 0; at < tokens.length; at++) {
     const id = tokens[at]!;
     const start = performance.now();
-    const isAllowed = constraint.masked(logits)[id]! > -Infinity;
+    const isAllowed = constraint.masked(logits, masked)[id]! > -Infinity;
     if (isAllowed) constraint.record(id);
     maskMs.push(performance.now() - start);
     if (!isAllowed) return false;

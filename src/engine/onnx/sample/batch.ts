@@ -2,7 +2,7 @@
 import { loadRuntime } from "../runtime/program.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { maxSampledLength } from "../model/rope.ts";
-import { advance } from "./advance.ts";
+import { advance, MaskedRow } from "./advance.ts";
 import { drawInputs, isPlain } from "./draw-inputs.ts";
 import type { Distributions, ForwardOutput } from "./forward.ts";
 import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
@@ -40,6 +40,7 @@ export class SampleBatch {
   readonly #rows: RunningRow[] = [];
   readonly #fetches: Readonly<Record<string, null>>;
   #adapters: PlacedStack | null = null;
+  #masked: MaskedRow | null = null;
   /** First row of the next {@link decode}; 0 unless a batch is decoded in parts. */
   #next = 0;
 
@@ -64,6 +65,11 @@ export class SampleBatch {
   /** Tokens in the cache of the longest row. */
   get longest(): number {
     return this.#rows.reduce((longest, { length }) => Math.max(longest, length), 0);
+  }
+
+  /** Arrays for {@link advance}, created for the first row with a grammar. */
+  get #maskedRow(): MaskedRow {
+    return (this.#masked ??= new MaskedRow(this.weights.config.vocabularySize));
   }
 
   /** Graph that {@link decode} runs: with distributions only if a row needs one. */
@@ -214,7 +220,7 @@ export class SampleBatch {
       const row = itemAt(this.#rows, slot);
       try {
         const source = drawn !== null && isPlain(row.request, vocabularySize) ? drawn : distributions!;
-        const token = advance(row, source, indexOf(slot), maxSampledLength(config, row.length));
+        const token = advance(row, source, indexOf(slot), maxSampledLength(config, row.length), () => this.#maskedRow);
         this.#listener.onToken({ request: row.request.id, token });
         if (token.finish) ended.push(slot);
       } catch (error) {

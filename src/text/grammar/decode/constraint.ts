@@ -7,9 +7,9 @@ import type { Vocabulary } from "./vocabulary.ts";
 /** Returns the index of the lowest bit of a word. */
 const lowestBit = (word: number): number => 31 - Math.clz32(word & -word);
 
-/** Returns the logits of the tokens of a mask with few tokens, and −∞ for all others. */
-function onlyAllowed(logits: Float32Array, words: Uint32Array): Float32Array {
-  const result = new Float32Array(logits.length).fill(-Infinity);
+/** Writes the logits of the tokens of a mask with few tokens, and −∞ for all others. */
+function writeAllowed(result: Float32Array, logits: Float32Array, words: Uint32Array): void {
+  result.fill(-Infinity);
   words.forEach((word, at) => {
     // Each iteration clears the lowest bit of the rest.
     for (let rest = word; rest !== 0; rest &= rest - 1) {
@@ -17,18 +17,19 @@ function onlyAllowed(logits: Float32Array, words: Uint32Array): Float32Array {
       result[id] = logits[id]!;
     }
   });
-  return result;
 }
 
-/** Returns the same for a mask with most tokens. */
-function withoutOthers(logits: Float32Array, words: Uint32Array): Float32Array {
-  const result = logits.slice();
+/** Writes the same for a mask with most tokens. */
+function writeWithoutOthers(result: Float32Array, logits: Float32Array, words: Uint32Array): void {
+  result.set(logits);
   result.fill(-Infinity, words.length * 32);
   words.forEach((word, at) => {
     for (let rest = ~word; rest !== 0; rest &= rest - 1) result[at * 32 + lowestBit(rest)] = -Infinity;
   });
-  return result;
 }
+
+/** Mask without tokens. */
+const NO_TOKENS = new Uint32Array(0);
 
 /** Grammar constraint on one sampled text. Each sampled token must be recorded with {@link GrammarConstraint.record}. */
 export class GrammarConstraint {
@@ -49,11 +50,12 @@ export class GrammarConstraint {
   /**
    * Returns a copy of `logits` with −∞ for the tokens that cannot follow.
    *
+   * @param result - Array of the same length for the result. @default a new array
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous to compute these tokens.
    */
-  masked(logits: Float32Array): Float32Array {
+  masked(logits: Float32Array, result: Float32Array = new Float32Array(logits.length)): Float32Array {
     const mask = this.#current && maskOf(this.#current, this.#configurations, this.#vocabulary);
-    const result = mask?.isDense ? withoutOthers(logits, mask.words) : onlyAllowed(logits, mask?.words ?? new Uint32Array(0));
+    (mask?.isDense ? writeWithoutOthers : writeAllowed)(result, logits, mask?.words ?? NO_TOKENS);
     if (this.#current === null || this.#current.canEnd) for (const id of this.#endTokenIds) result[id] = logits[id]!;
     return result;
   }
@@ -61,9 +63,11 @@ export class GrammarConstraint {
   /**
    * Returns the log-probabilities renormalized over the tokens that can follow: `log_softmax` of the {@link masked} ones. All are −∞ if
    * none of these tokens has a finite one.
+   *
+   * @param result - Array of the same length for the result. @default a new array
    */
-  logprobs(logprobs: Float32Array): Float32Array {
-    const masked = this.masked(logprobs);
+  logprobs(logprobs: Float32Array, result?: Float32Array): Float32Array {
+    const masked = this.masked(logprobs, result);
     let best = -Infinity;
     for (const logprob of masked) if (logprob > best) best = logprob;
     if (best === -Infinity) return masked;
