@@ -26,6 +26,9 @@ interface Sizes {
   readonly probes: number;
 }
 
+/** Max pause of an entity between two probes. */
+const MAX_PAUSE_MS = 300;
+
 const WORDS = ["one", "river", "stone", "bright", "carry", "under", "garden", "seven", "window", "slow", "paper", "north"];
 
 export async function run(args: string[]): Promise<void> {
@@ -82,10 +85,12 @@ async function compare(address: Address, agent: Agent, sizes: Sizes): Promise<vo
   const rate = ((ended - before) / (performance.now() - startedMs)) * 1000;
   stopped.abort();
   await Promise.all(senders);
-  const rows = others.map(({ entity }) => {
-    const [alone, crowded] = [median(idle.get(entity)!), median(flooded.get(entity)!)];
-    return [entity, alone.toFixed(1), crowded.toFixed(1), (crowded / alone).toFixed(2)];
-  });
+  const row = (name: string, alone: number[], crowded: number[]) => {
+    const [first, second] = [median(alone), median(crowded)];
+    return [name, first.toFixed(1), second.toFixed(1), (second / first).toFixed(2)];
+  };
+  const rows = others.map(({ entity }) => row(entity, idle.get(entity) ?? [], flooded.get(entity) ?? []));
+  rows.push(row("all three", [...idle.values()].flat(), [...flooded.values()].flat()));
   console.log(`${sizes.requests} requests of the fourth entity in progress, ${rate.toFixed(1)} of them ended per second`);
   printTable(["entity", "idle: median ms to first token", "with the flood", "ratio"], rows);
 }
@@ -98,13 +103,13 @@ async function createClient({ url, apiKey }: Address, dispatcher: Agent, entity:
   return { entity, key };
 }
 
-/** Measures the times to the first token of one entity, with a pause after each answer. */
+/** Measures the times to the first token of one entity, with a random pause before each request, so that few of them arrive together. */
 async function probe(address: Address, agent: Agent, client: Client, sizes: Sizes): Promise<number[]> {
   const times: number[] = [];
   for (let turn = 0; turn < sizes.probes; turn++) {
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * MAX_PAUSE_MS));
     const seed = client.entity.charCodeAt(0) * 100_000 + turn * 7 + Math.floor(performance.now());
     times.push(await complete(address, agent, client, { ...sizes, seed, maxTokens: 4 }));
-    await new Promise((resolve) => setTimeout(resolve, 50));
   }
   return times;
 }
