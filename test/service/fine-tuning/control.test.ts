@@ -35,9 +35,9 @@ async function weights({ ok, service }: TestService, trainingJobId: string): Pro
   return (await readFile(join(statePath(service.dataDir, modelId, step), "model.safetensors"))).toString("hex");
 }
 
-/** Whether the database has a paused job. */
-async function hasPausedJob({ service: { dataDir } }: TestService): Promise<boolean> {
-  return (await queryTestStore(dataDir, "SELECT id FROM jobs WHERE is_paused = 1")).length > 0;
+/** Number of paused jobs in the database. */
+async function pausedJobs({ service: { dataDir } }: TestService): Promise<number> {
+  return (await queryTestStore(dataDir, "SELECT id FROM jobs WHERE is_paused = 1")).length;
 }
 
 const settings = { seed: 3, method: supervised({ batch_size: 1, n_epochs: 2 }), examples: 4 } as const;
@@ -54,7 +54,7 @@ test("a paused job stops after its current step, stays paused over a restart, an
   const { id } = await createJob(client, settings);
   await reached(3);
   const pausing = client.fineTuning.jobs.pause(id);
-  await expect.poll(() => hasPausedJob(first)).toBe(true);
+  await expect.poll(() => pausedJobs(first)).toBe(1);
   release(3);
   const paused = await pausing;
   expect(paused).toMatchObject({ id, status: "queued", fine_tuned_model: null });
@@ -83,11 +83,13 @@ test("a paused job stops after its current step, stays paused over a restart, an
 
 test("a job that is paused before it starts waits; resumed in time, a running job goes on", async () => {
   const { engine, reached, release } = holds(1, 9);
-  const client = clientOf(await startTestService({ engine }));
+  const service = await startTestService({ engine });
+  const client = clientOf(service);
   const [running, waiting] = [await createJob(client, settings), await createJob(client, settings)];
   await reached(1);
   await client.fineTuning.jobs.pause(waiting.id);
   const pausing = client.fineTuning.jobs.pause(running.id);
+  await expect.poll(() => pausedJobs(service)).toBe(2);
   await expect.poll(async () => (await client.fineTuning.jobs.resume(running.id)).status).toBe("running");
   release(1);
   await pausing;

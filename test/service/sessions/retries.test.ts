@@ -105,11 +105,13 @@ test("finishing cancels running requests, whole and streamed, and records nothin
   const { service, gate } = await heldService();
   for (const stream of [false, true]) {
     const session = await createSession(service);
+    const before = samples(service);
     gate.hold();
     const running = ask(service, session, { messages: [user("a")], stream });
-    await expect.poll(async () => samples(service)).toBeGreaterThan(0);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await expect.poll(() => samples(service)).toBe(before + 1);
     const finished = service.ok("POST", `${SESSIONS}/${session.id}/finish`, {});
+    // Its running requests are cancelled as soon as the session is finished.
+    await expect.poll(async () => (await service.ok("GET", `${SESSIONS}/${session.id}`)).status).toBe("finished");
     await new Promise((resolve) => setTimeout(resolve, 20));
     gate.release();
     expect((await finished).status).toBe("finished");
