@@ -4,7 +4,7 @@ import { axisOf, hasAxis } from "../../src/lab/page/components/x-axis.ts";
 import type { RunSummary } from "../../src/lab/dashboard/api.ts";
 import { addedRuns } from "../../src/lab/page/dashboard/added-runs.ts";
 import { mergeMetrics } from "../../src/lab/page/dashboard/merge-metrics.ts";
-import { columnOf, settingsOf, sortedRuns } from "../../src/lab/page/dashboard/run-columns.ts";
+import { columnOf, settingChoices, sortedRuns } from "../../src/lab/page/dashboard/run-columns.ts";
 
 const none = { steps: [], columns: {} };
 
@@ -108,7 +108,7 @@ describe("the columns of the list of runs", () => {
   });
 
   it("list the settings in which the runs differ first, also one that a run lacks", () => {
-    expect(settingsOf(runs)).toEqual([
+    expect(settingChoices(runs)).toEqual([
       { name: "rank", isDifferent: true },
       { name: "seed", isDifferent: false },
     ]);

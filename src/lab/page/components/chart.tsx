@@ -15,7 +15,7 @@ const MIN_WIDTH_PX = 160;
 /** Range of the horizontal axis. */
 export type Zoom = readonly [from: number, to: number];
 
-/** Properties of {@link Chart}. */
+/** Properties of {@link MetricChart}. */
 export interface ChartProps {
   readonly metric: string;
   readonly title: ComponentChildren;
@@ -48,7 +48,7 @@ interface Parts {
 }
 
 /** Card with the curves of a metric and their values at the pointer. All charts of a page share the position of the pointer. */
-export function Chart(props: ChartProps) {
+export function MetricChart(props: ChartProps) {
   const { metric, title, label, note, isWide = false, axis, lines, smoothing, mark, zoom } = props;
   const [index, setIndex] = useState<number | null>(null);
   const holder = useRef<HTMLDivElement>(null);

@@ -21,7 +21,7 @@ export function breakable(name: string) {
   return name.split(/(?<=[/_.:])/).map((part) => [part, <wbr />]);
 }
 
-/** An option of {@link Segmented} or {@link Choice}. */
+/** An option of {@link Segmented} or {@link Select}. */
 export interface ChoiceOption {
   readonly value: string;
   readonly label: string;
@@ -60,7 +60,7 @@ export function Segmented<Each extends ChoiceOption>({ legend, options, name, va
   );
 }
 
-interface ChoiceProps {
+interface SelectProps {
   /** Name for screen readers, unless an element around it names it. */
   readonly label?: string;
   readonly options: readonly ChoiceOption[];
@@ -69,7 +69,7 @@ interface ChoiceProps {
 }
 
 /** Select element. */
-export function Choice({ label, options, value, onChange }: ChoiceProps) {
+export function Select({ label, options, value, onChange }: SelectProps) {
   return (
     <select aria-label={label} value={value} onChange={({ currentTarget }) => onChange(currentTarget.value)}>
       {options.map((option) => (

@@ -68,7 +68,7 @@ function Turns({ items, advantage, coloring, first }: TurnsProps) {
           <div class="said">
             <Said item={item} advantage={advantage} coloring={coloring} hint={item === first ? HINT : null} />
             {item.calls.map((call, at) => (
-              <ToolCall key={at} call={call} />
+              <ToolCallView key={at} call={call} />
             ))}
           </div>
         </li>
@@ -130,7 +130,7 @@ function Said({ item: { role, text, reasoning, calls, sampled }, advantage, colo
 }
 
 /** Tool call with its arguments. */
-export function ToolCall({ call: { id, name, args } }: { readonly call: ItemData["calls"][number] }) {
+export function ToolCallView({ call: { id, name, args } }: { readonly call: ItemData["calls"][number] }) {
   return (
     <div class="call">
       <div class="call-name">

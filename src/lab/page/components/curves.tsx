@@ -1,10 +1,10 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Split } from "../../../run/data.ts";
-import { Chart, type ChartProps, type Zoom } from "./chart.tsx";
+import { MetricChart, type ChartProps, type Zoom } from "./chart.tsx";
 import { number } from "./format.ts";
-import { linesOf, type MetricChoice, type RunMetrics } from "./series.ts";
-import { Choice, Scroll } from "./controls.tsx";
-import { Table } from "./table.tsx";
+import { linesOf, type MetricChoice, type NamedRunMetrics } from "./series.ts";
+import { Select, Scroll } from "./controls.tsx";
+import { DataTable } from "./table.tsx";
 import { type AxisKind, axisOf, hasAxis } from "./x-axis.ts";
 
 const SPLITS = ["train", "eval"] as const;
@@ -57,7 +57,7 @@ interface Card extends MetricChoice {
 
 /** Properties of {@link Curves}. */
 export interface CurvesProps {
-  readonly runs: readonly RunMetrics[];
+  readonly runs: readonly NamedRunMetrics[];
   /** Step with a hairline; null for none. */
   readonly mark: number | null;
   readonly onPick?: ((step: number) => void) | undefined;
@@ -101,7 +101,7 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
           )}
           <label class="control">
             <span>x</span>
-            <Choice label="Horizontal axis" options={axes} value={kind} onChange={chooseAxis} />
+            <Select label="Horizontal axis" options={axes} value={kind} onChange={chooseAxis} />
           </label>
           <label class="control">
             <input type="checkbox" checked={isLog} onChange={({ currentTarget }) => setLog(currentTarget.checked)} />
@@ -124,7 +124,7 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
       </div>
       <div class="curves">
         {cards.map(({ key, title, note, isWide, lines }) => (
-          <Chart key={key} metric={key} title={title} label={title} note={note} isWide={isWide} lines={lines} {...shared} />
+          <MetricChart key={key} metric={key} title={title} label={title} note={note} isWide={isWide} lines={lines} {...shared} />
         ))}
         <Explorer runs={runs} {...shared} />
       </div>
@@ -134,7 +134,7 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
 }
 
 /** Returns the charts of the runs: the standard ones, and some metrics of their rollouts. */
-function cardsOf(runs: readonly RunMetrics[]): Card[] {
+function cardsOf(runs: readonly NamedRunMetrics[]): Card[] {
   const has = (split: Split, key: string) => runs.some(({ metrics }) => metrics[split].columns[key] !== undefined);
   const card = (key: string, { title, note, band, evaluation = false }: Curve): Card => {
     const hasBand = runs.length === 1 && band !== undefined && has("train", key) && has("train", band);
@@ -155,7 +155,7 @@ function cardsOf(runs: readonly RunMetrics[]): Card[] {
 }
 
 /** Returns the metrics of all runs, training metrics first. */
-function metricNames(runs: readonly RunMetrics[]): { readonly split: Split; readonly key: string }[] {
+function metricNames(runs: readonly NamedRunMetrics[]): { readonly split: Split; readonly key: string }[] {
   return SPLITS.flatMap((split) => {
     const keys = new Set(runs.flatMap(({ metrics }) => Object.keys(metrics[split].columns)));
     return [...keys].map((key) => ({ split, key }));
@@ -166,7 +166,7 @@ function metricNames(runs: readonly RunMetrics[]): { readonly split: Split; read
 function Explorer({
   runs,
   ...shared
-}: { readonly runs: readonly RunMetrics[] } & Omit<ChartProps, "metric" | "title" | "label" | "note" | "isWide" | "lines">) {
+}: { readonly runs: readonly NamedRunMetrics[] } & Omit<ChartProps, "metric" | "title" | "label" | "note" | "isWide" | "lines">) {
   const options = metricNames(runs);
   const [chosen, setChosen] = useState("train data/trainable_trajectories");
   const shown = options.find(({ split, key }) => `${split} ${key}` === chosen) ?? options[0];
@@ -199,13 +199,13 @@ function Explorer({
   );
   return (
     <div class="explorer">
-      <Chart metric={shown.key} title={select} label={shown.key} note={shown.split} lines={lines} {...shared} />
+      <MetricChart metric={shown.key} title={select} label={shown.key} note={shown.split} lines={lines} {...shared} />
     </div>
   );
 }
 
 /** Tables of all metrics; rendered on opening, because they can be long. */
-function StepTables({ runs }: { readonly runs: readonly RunMetrics[] }) {
+function StepTables({ runs }: { readonly runs: readonly NamedRunMetrics[] }) {
   const [isOpen, setOpen] = useState(false);
   return (
     <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
@@ -222,7 +222,7 @@ function StepTables({ runs }: { readonly runs: readonly RunMetrics[] }) {
 }
 
 /** Table of all metrics of one split of a run. */
-function StepTable({ run, split, isSingle }: { readonly run: RunMetrics; readonly split: Split; readonly isSingle: boolean }) {
+function StepTable({ run, split, isSingle }: { readonly run: NamedRunMetrics; readonly split: Split; readonly isSingle: boolean }) {
   const { steps, columns } = run.metrics[split];
   if (steps.length === 0) return null;
   const shown = [
@@ -230,6 +230,6 @@ function StepTable({ run, split, isSingle }: { readonly run: RunMetrics; readonl
     ...Object.entries(columns).map(([label, values]) => ({ label, cell: (at: number) => number(values[at]) })),
   ];
   return (
-    <Table class="grid" caption={isSingle ? split : `${run.name}, ${split}`} columns={shown} rows={[...steps.keys()]} keyOf={String} />
+    <DataTable class="grid" caption={isSingle ? split : `${run.name}, ${split}`} columns={shown} rows={[...steps.keys()]} keyOf={String} />
   );
 }

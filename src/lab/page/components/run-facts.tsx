@@ -2,7 +2,7 @@ import type { PageData } from "../../report/page-data.ts";
 import type { CheckpointData, NoticeData } from "../../../run/data.ts";
 import { Pairs, Scroll } from "./controls.tsx";
 import { number } from "./format.ts";
-import { type Column, Table } from "./table.tsx";
+import { type Column, DataTable } from "./table.tsx";
 
 /** Metric that the table of checkpoints shows. */
 const REWARD = "reward/mean";
@@ -58,7 +58,7 @@ function CheckpointTable({ checkpoints }: { readonly checkpoints: readonly Check
   ];
   return (
     <Scroll label="Checkpoints">
-      <Table
+      <DataTable
         class="grid"
         columns={columns.filter((column) => column !== false)}
         rows={checkpoints.toReversed()}

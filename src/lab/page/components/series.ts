@@ -7,7 +7,7 @@ import type { Axis } from "./x-axis.ts";
 export type Values = readonly (number | null | undefined)[];
 
 /** Metrics of a run. */
-export interface RunMetrics {
+export interface NamedRunMetrics {
   /** Name in the legend. */
   readonly name: string;
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
@@ -46,7 +46,7 @@ export function runColor(index: number): string {
  * Returns the lines of a metric, aligned with the axis. A single run has one color per split; several runs have one color each, and their
  * evaluations are dashed.
  */
-export function linesOf(runs: readonly RunMetrics[], axis: Axis, { key, band, splits }: MetricChoice): Line[] {
+export function linesOf(runs: readonly NamedRunMetrics[], axis: Axis, { key, band, splits }: MetricChoice): Line[] {
   const isSingle = runs.length === 1;
   return runs.flatMap(({ name, metrics }, index) =>
     splits.flatMap((split) => {
@@ -65,7 +65,7 @@ export function linesOf(runs: readonly RunMetrics[], axis: Axis, { key, band, sp
 }
 
 /** Returns the values of a metric at the positions of the axis. */
-function aligned(metrics: RunMetrics["metrics"], split: Split, { key, axis }: { readonly key: string; readonly axis: Axis }): Values {
+function aligned(metrics: NamedRunMetrics["metrics"], split: Split, { key, axis }: { readonly key: string; readonly axis: Axis }): Values {
   const { steps, columns } = metrics[split];
   const values = new Map(steps.map((step, index) => [axis.positionOf(metrics, split, step), columns[key]?.[index] ?? null]));
   // A step without a row is a gap of the run; a sum of tokens or time without a row belongs to another line.

@@ -1,5 +1,5 @@
 import type { Split } from "../../../run/data.ts";
-import { Choice, Segmented } from "./controls.tsx";
+import { Select, Segmented } from "./controls.tsx";
 
 /** Step of a run with a file of trajectories. */
 interface Step {
@@ -39,7 +39,7 @@ export function StepChoice<Each extends Step>({ steps, step, label = "Step", abo
       {splits.length > 1 && <SplitChoice splits={splits} name="split" value={step.split} onChange={toSplit} />}
       <div class="stepper">
         {move(-1, "Earlier step", "‹")}
-        <Choice
+        <Select
           label={label}
           options={options}
           value={`${step.step}`}

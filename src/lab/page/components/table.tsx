@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 
-/** Column of a {@link Table}. */
+/** Column of a {@link DataTable}. */
 export interface Column<Row> {
   /** Text of the head. */
   readonly label: string;
@@ -33,7 +33,7 @@ interface TableProps<Row> {
 }
 
 /** Table with a head and one row per item. */
-export function Table<Row>({ class: classes, caption, columns, rows, keyOf, rowClass }: TableProps<Row>) {
+export function DataTable<Row>({ class: classes, caption, columns, rows, keyOf, rowClass }: TableProps<Row>) {
   return (
     <table class={classes}>
       {caption !== undefined && <caption>{caption}</caption>}

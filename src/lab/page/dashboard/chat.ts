@@ -61,7 +61,7 @@ export function addChunk(answer: Answer, { model, choices }: Chunk): Answer {
 }
 
 /** Returns the message of an answer for the next request. */
-export function messageOf({ text, calls }: Answer): RequestMessage {
+export function answerMessage({ text, calls }: Answer): RequestMessage {
   const toolCalls = calls.map(({ id, name, args }) => ({ id: id ?? "", type: "function", function: { name, arguments: args } }));
   return { role: "assistant", content: text, ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}) } as RequestMessage;
 }

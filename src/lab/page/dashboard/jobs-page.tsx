@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { ModelList, TrainingJob, TrainingJobList } from "../../../base/schema/index.ts";
 import { seconds } from "../components/format.ts";
-import { type Column, Table } from "../components/table.tsx";
+import { type Column, DataTable } from "../components/table.tsx";
 import { ConfirmButton } from "./confirm-button.tsx";
 import { send, useResource } from "./requests.ts";
 import { href } from "./router.ts";
@@ -114,7 +114,7 @@ function JobTable({ jobs, names, onCancel }: JobTableProps) {
   ];
   return (
     <div class="table-card">
-      <Table class="list jobs" columns={columns} rows={jobs} keyOf={({ id }) => id} />
+      <DataTable class="list jobs" columns={columns} rows={jobs} keyOf={({ id }) => id} />
     </div>
   );
 }

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { ApiKey, ApiKeyList, Entity, EntityLimits, EntityList, KeyUsage, KeyUsageList } from "../../../base/schema/index.ts";
-import { type Column, Table } from "../components/table.tsx";
+import { type Column, DataTable } from "../components/table.tsx";
 import { bytes } from "../components/time.ts";
 import { ConfirmButton } from "./confirm-button.tsx";
 import { send, useResource } from "./requests.ts";
@@ -115,7 +115,7 @@ function KeyTable({ keys, onRevoke }: { readonly keys: readonly ApiKey[]; readon
   ];
   return (
     <div class="table-card">
-      <Table class="list keys" columns={columns} rows={keys} keyOf={({ id }) => id} />
+      <DataTable class="list keys" columns={columns} rows={keys} keyOf={({ id }) => id} />
     </div>
   );
 }
@@ -130,7 +130,7 @@ function EntityTable({ entities }: { readonly entities: readonly Entity[] }) {
   ];
   return (
     <div class="table-card">
-      <Table class="list entities" columns={columns} rows={entities} keyOf={({ id }) => id} />
+      <DataTable class="list entities" columns={columns} rows={entities} keyOf={({ id }) => id} />
     </div>
   );
 }
@@ -159,7 +159,7 @@ function UsageTable({ uses, names }: { readonly uses: readonly Total[]; readonly
   ];
   return (
     <div class="table-card">
-      <Table class="list usage" columns={columns} rows={uses} keyOf={({ key_id: id, entity }) => `${entity} ${id}`} />
+      <DataTable class="list usage" columns={columns} rows={uses} keyOf={({ key_id: id, entity }) => `${entity} ${id}`} />
     </div>
   );
 }

@@ -6,14 +6,14 @@ import { KeysPage } from "./keys-page.tsx";
 import { useLive } from "./live.ts";
 import { ModelsPage } from "./models-page.tsx";
 import { PlaygroundPage } from "./playground-page.tsx";
-import { go, href, type Route, useRoute } from "./router.ts";
+import { go, href, type PageRoute, useRoute } from "./router.ts";
 import { RunPage } from "./run-page.tsx";
 import { RunsPage } from "./runs-page.tsx";
 import { isPlace, Shell } from "./shell.tsx";
 import { UnknownPage } from "./unknown-page.tsx";
 
 /** Returns the ids of the runs whose metrics the place shows. */
-function followedRuns(route: Route): readonly string[] {
+function followedRuns(route: PageRoute): readonly string[] {
   const [place, run] = route.path;
   if (place !== "runs" || run === undefined) return [];
   return [run, ...addedRuns(route.query, run)];

@@ -3,14 +3,14 @@ import type { DiskUse, RunSummary } from "../../dashboard/api.ts";
 import type { CheckpointList, ModelList } from "../../../base/schema/index.ts";
 import { Scroll } from "../components/controls.tsx";
 import { count, number } from "../components/format.ts";
-import { type Column, Table } from "../components/table.tsx";
+import { type Column, DataTable } from "../components/table.tsx";
 import { ago, bytes, timeText } from "../components/time.ts";
 import { useResource } from "./requests.ts";
-import { href, type Route } from "./router.ts";
+import { href, type PageRoute } from "./router.ts";
 import { Loaded, updatedColumn } from "./status.tsx";
 
 /** Trainable models with their checkpoints, and the use of the disk. */
-export function ModelsPage({ runs, route }: { readonly runs: readonly RunSummary[] | undefined; readonly route: Route }) {
+export function ModelsPage({ runs, route }: { readonly runs: readonly RunSummary[] | undefined; readonly route: PageRoute }) {
   const models = useResource<ModelList>("/v1/preview/models?limit=100");
   const disk = useResource<DiskUse>("/ui/api/disk");
   return (
@@ -74,7 +74,7 @@ function ModelTable({ models, opened }: { readonly models: ModelList["data"]; re
   ];
   return (
     <div class="table-card">
-      <Table class="list models" columns={columns} rows={models} keyOf={({ id }) => id} />
+      <DataTable class="list models" columns={columns} rows={models} keyOf={({ id }) => id} />
     </div>
   );
 }
@@ -111,7 +111,7 @@ function Checkpoints({ id, name, total, isOpened }: CheckpointsProps) {
         <Loaded resource={list} what="checkpoints">
           {({ data }) => (
             <Scroll label={`Checkpoints of ${name}`}>
-              <Table class="grid" columns={columns} rows={data} keyOf={({ id: checkpoint }) => checkpoint} />
+              <DataTable class="grid" columns={columns} rows={data} keyOf={({ id: checkpoint }) => checkpoint} />
             </Scroll>
           )}
         </Loaded>
@@ -145,7 +145,7 @@ function Disk({ disk, models, runs }: DiskProps) {
       </p>
       {disk.runs.length > 0 && (
         <div class="table-card">
-          <Table class="list" columns={columns} rows={disk.runs} keyOf={({ id }) => id} />
+          <DataTable class="list" columns={columns} rows={disk.runs} keyOf={({ id }) => id} />
         </div>
       )}
     </>

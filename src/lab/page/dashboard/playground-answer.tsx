@@ -3,7 +3,7 @@ import type { LogprobEntry } from "../../../base/schema/index.ts";
 import type { SampledData } from "../../report/page-data.ts";
 import { tokenTexts } from "../../report/tokens.ts";
 import { COLORINGS } from "../components/coloring.ts";
-import { ToolCall } from "../components/conversation.tsx";
+import { ToolCallView } from "../components/conversation.tsx";
 import { count, decimal, number, probability } from "../components/format.ts";
 import { TokenBlock } from "../components/tokens.tsx";
 import { breakable, ShareBar } from "../components/controls.tsx";
@@ -37,7 +37,7 @@ export function AnswerView({ answer, isStreaming }: { readonly answer: Answer; r
           </>
         )}
         {calls.map((call, at) => (
-          <ToolCall key={at} call={call} />
+          <ToolCallView key={at} call={call} />
         ))}
       </div>
     </li>

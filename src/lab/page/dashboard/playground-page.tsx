@@ -1,20 +1,20 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ChatCompletionRequest, RequestMessage, ServedModelList } from "../../../base/schema/index.ts";
 import { submitting } from "../components/controls.tsx";
-import { type Answer, EMPTY_ANSWER, messageOf, streamAnswer } from "./chat.ts";
+import { type Answer, EMPTY_ANSWER, answerMessage, streamAnswer } from "./chat.ts";
 import { AnswerView } from "./playground-answer.tsx";
-import { DEFAULT_SETTINGS, requestOf, type Settings, SettingsForm } from "./playground-settings.tsx";
+import { DEFAULT_SETTINGS, playgroundRequest, type PlaygroundSettings, SettingsForm } from "./playground-settings.tsx";
 import { useResource } from "./requests.ts";
-import type { Route } from "./router.ts";
+import type { PageRoute } from "./router.ts";
 import { Problem } from "./status.tsx";
 
 /** Turn of the conversation: a message of the user, or an answer of the model. */
 type Turn = { readonly message: RequestMessage; readonly answer: null } | { readonly message: null; readonly answer: Answer };
 
 /** Conversation with a model: sampling settings, streamed answers, alternatives per token. */
-export function PlaygroundPage({ route }: { readonly route: Route }) {
+export function PlaygroundPage({ route }: { readonly route: PageRoute }) {
   const models = useResource<ServedModelList>("/v1/models");
-  const [settings, setSettings] = useState<Settings>(() => ({ ...DEFAULT_SETTINGS, model: route.query.get("model") ?? "" }));
+  const [settings, setSettings] = useState<PlaygroundSettings>(() => ({ ...DEFAULT_SETTINGS, model: route.query.get("model") ?? "" }));
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [error, setError] = useState<Error | null>(null);
   const [abort, setAbort] = useState<AbortController | null>(null);
@@ -38,9 +38,9 @@ export function PlaygroundPage({ route }: { readonly route: Route }) {
     setTurns([...before, { message: null, answer: EMPTY_ANSWER }]);
     let request: Partial<ChatCompletionRequest>;
     try {
-      request = requestOf(
+      request = playgroundRequest(
         { ...settings, model },
-        before.map(({ message, answer }) => message ?? messageOf(answer)),
+        before.map(({ message, answer }) => message ?? answerMessage(answer)),
       );
       await streamAnswer(request, {
         signal: controller.signal,

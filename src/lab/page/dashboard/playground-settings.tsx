@@ -1,8 +1,8 @@
 import type { ChatCompletionRequest, RequestMessage } from "../../../base/schema/index.ts";
-import { Choice } from "../components/controls.tsx";
+import { Select } from "../components/controls.tsx";
 
 /** Settings of the playground as text, as the fields hold them. */
-export interface Settings {
+export interface PlaygroundSettings {
   readonly model: string;
   /** Step of the checkpoint; empty for the newest one. */
   readonly step: string;
@@ -19,7 +19,7 @@ export interface Settings {
 }
 
 /** Settings at the first visit. */
-export const DEFAULT_SETTINGS: Settings = {
+export const DEFAULT_SETTINGS: PlaygroundSettings = {
   model: "",
   step: "",
   system: "",
@@ -32,7 +32,7 @@ export const DEFAULT_SETTINGS: Settings = {
 };
 
 /** Returns the request for the next answer. @throws Error if the tools are not a JSON array. */
-export function requestOf(settings: Settings, messages: readonly RequestMessage[]): Partial<ChatCompletionRequest> {
+export function playgroundRequest(settings: PlaygroundSettings, messages: readonly RequestMessage[]): Partial<ChatCompletionRequest> {
   const { model, step, system, temperature, topP, maxTokens, seed, alternatives, tools } = settings;
   const optional = (name: string, text: string) => (text.trim() === "" ? {} : { [name]: Number(text) });
   return {
@@ -61,14 +61,14 @@ function parseTools(text: string): NonNullable<ChatCompletionRequest["tools"]> {
 interface SettingsFormProps {
   /** Names of the served models. */
   readonly names: readonly string[];
-  readonly settings: Settings;
-  readonly onChange: (settings: Settings) => void;
+  readonly settings: PlaygroundSettings;
+  readonly onChange: (settings: PlaygroundSettings) => void;
 }
 
 /** Fields of the sampling settings. */
 export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
   const number = (
-    name: keyof Settings,
+    name: keyof PlaygroundSettings,
     label: string,
     range: { readonly min?: number; readonly max?: number; readonly step?: number | "any" },
     placeholder = "",
@@ -84,7 +84,7 @@ export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
       />
     </label>
   );
-  const area = (name: keyof Settings, label: string, rows: number, placeholder: string) => (
+  const area = (name: keyof PlaygroundSettings, label: string, rows: number, placeholder: string) => (
     <label class="field wide">
       <span>{label}</span>
       <textarea
@@ -101,7 +101,7 @@ export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
     <form class="settings" aria-label="Sampling" onSubmit={(event) => event.preventDefault()}>
       <label class="field wide">
         <span>Model</span>
-        <Choice options={models} value={settings.model} onChange={(model) => onChange({ ...settings, model, step: "" })} />
+        <Select options={models} value={settings.model} onChange={(model) => onChange({ ...settings, model, step: "" })} />
       </label>
       {number("step", "Checkpoint", { min: 0, step: 1 }, "newest")}
       {number("temperature", "Temperature", { min: 0, max: 2, step: "any" })}

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 /** Place in the dashboard, held by the address after `#`, so that a view can be linked and Back works. */
-export interface Route {
+export interface PageRoute {
   /** Decoded parts of the path. */
   readonly path: readonly string[];
   readonly query: URLSearchParams;
@@ -18,7 +18,7 @@ export function href(path: readonly string[], query: Readonly<Record<string, str
  * Goes to a place with the query of the current one, except for some parameters; a value of "" removes a parameter. Replaces the current
  * entry of the history.
  */
-export function goWith({ query }: Route, path: readonly string[], values: Readonly<Record<string, string | number>> = {}): void {
+export function goWith({ query }: PageRoute, path: readonly string[], values: Readonly<Record<string, string | number>> = {}): void {
   go(href(path, { ...Object.fromEntries(query), ...values }), { isReplaced: true });
 }
 
@@ -33,7 +33,7 @@ export function go(address: string, { isReplaced = false }: { readonly isReplace
 }
 
 /** Parses the part of an address after `#`. */
-export function parseRoute(hash: string): Route {
+export function parseRoute(hash: string): PageRoute {
   const [path = "", search = ""] = hash.replace(/^#\/?/u, "").split("?");
   const parts = path.split("/").filter((part) => part !== "");
   return { path: parts.map(decoded), query: new URLSearchParams(search) };
@@ -49,7 +49,7 @@ function decoded(part: string): string {
 }
 
 /** Returns the current place, which follows the address. */
-export function useRoute(): Route {
+export function useRoute(): PageRoute {
   const [route, setRoute] = useState(() => parseRoute(location.hash));
   useEffect(() => {
     const follow = () => setRoute(parseRoute(location.hash));

@@ -2,12 +2,12 @@ import { diffWordsWithSpace } from "diff";
 import { useMemo, useState } from "preact/hooks";
 import type { Page, RunComparison, ScenarioPair, StepSummary, TrajectoryAnswer } from "../../dashboard/api.ts";
 import type { DetailData, GroupData, ItemData } from "../../report/page-data.ts";
-import { ToolCall } from "../components/conversation.tsx";
-import { Choice, Pager } from "../components/controls.tsx";
+import { ToolCallView } from "../components/conversation.tsx";
+import { Select, Pager } from "../components/controls.tsx";
 import { count, rewardText, signed } from "../components/format.ts";
 import { SplitChoice, StepChoice } from "../components/step-choice.tsx";
 import { type Resource, useResource } from "./requests.ts";
-import { go, goWith, href, type Route } from "./router.ts";
+import { go, goWith, href, type PageRoute } from "./router.ts";
 import { differenceText, interval } from "./run-compare.tsx";
 import { stepText } from "./run-groups.tsx";
 import { Loaded, Problem } from "./status.tsx";
@@ -19,7 +19,15 @@ const PAGE_PAIRS = 100;
  * Answers of two steps, `a` and `b` of the address, to the same scenarios, with their differences marked. Shows the first and the last step
  * by default.
  */
-export function RunAnswers({ run, steps, route }: { readonly run: string; readonly steps: readonly StepSummary[]; readonly route: Route }) {
+export function RunAnswers({
+  run,
+  steps,
+  route,
+}: {
+  readonly run: string;
+  readonly steps: readonly StepSummary[];
+  readonly route: PageRoute;
+}) {
   const wanted = route.query.get("split");
   const hasEvaluations = steps.filter(({ split }) => split === "eval").length > 1;
   const split = wanted === "train" || wanted === "eval" ? wanted : hasEvaluations ? "eval" : "train";
@@ -155,7 +163,7 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
         {maxTrajectories > 1 && (
           <label class="control">
             <span>Trajectory</span>
-            <Choice options={indices} value={`${index}`} onChange={(value) => setIndex(Number(value))} />
+            <Select options={indices} value={`${index}`} onChange={(value) => setIndex(Number(value))} />
           </label>
         )}
       </div>
@@ -256,7 +264,7 @@ function Side({ item, parts, mark: Mark, label, step }: SideProps) {
         {parts.map(({ text, isMarked }, at) => (isMarked ? <Mark key={at}>{text}</Mark> : text))}
       </div>
       {item.calls.map((call, at) => (
-        <ToolCall key={at} call={call} />
+        <ToolCallView key={at} call={call} />
       ))}
     </div>
   );

@@ -59,7 +59,7 @@ export interface SettingChoice {
 }
 
 /** Returns the settings of all runs in written order, first the ones in which the runs differ. */
-export function settingsOf(runs: readonly Pick<RunSummary, "config">[]): SettingChoice[] {
+export function settingChoices(runs: readonly Pick<RunSummary, "config">[]): SettingChoice[] {
   const names = new Set(runs.flatMap(({ config }) => config.map(([name]) => name)));
   const all = [...names].map((name) => ({ name, isDifferent: new Set(runs.map((run) => settingOf(run, name))).size > 1 }));
   return [...all.filter(({ isDifferent }) => isDifferent), ...all.filter(({ isDifferent }) => !isDifferent)];

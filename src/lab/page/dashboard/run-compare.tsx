@@ -2,17 +2,17 @@ import { useState } from "preact/hooks";
 import type { MeanEstimate, RunComparison, RunSummary } from "../../dashboard/api.ts";
 import { breakable, Scroll, Segmented } from "../components/controls.tsx";
 import { count, rewardText } from "../components/format.ts";
-import { type Column, Table } from "../components/table.tsx";
+import { type Column, DataTable } from "../components/table.tsx";
 import { addedRuns } from "./added-runs.ts";
 import type { Live } from "./live.ts";
 import { useResource } from "./requests.ts";
-import type { Route } from "./router.ts";
-import { type SettingChoice, settingOf, settingsOf } from "./run-columns.ts";
+import type { PageRoute } from "./router.ts";
+import { type SettingChoice, settingOf, settingChoices } from "./run-columns.ts";
 import { RunPicker } from "./run-picker.tsx";
 import { Loaded } from "./status.tsx";
 
 /** Comparison of the run with others: paired differences of rewards, and the settings in which they differ. */
-export function RunCompare({ run, route, live }: { readonly run: string; readonly route: Route; readonly live: Live }) {
+export function RunCompare({ run, route, live }: { readonly run: string; readonly route: PageRoute; readonly live: Live }) {
   const chosen = [run, ...addedRuns(route.query, run)].flatMap((id) => live.runs?.find((each) => each.id === id) ?? []);
   return (
     <>
@@ -80,7 +80,7 @@ function PairedRewards({ runs }: { readonly runs: readonly RunSummary[] }) {
         {({ runs: compared }) => (
           <>
             <Scroll label="Table of paired rewards">
-              <Table class="grid compared" columns={columns} rows={compared} keyOf={({ run }) => run} />
+              <DataTable class="grid compared" columns={columns} rows={compared} keyOf={({ run }) => run} />
             </Scroll>
             <p class="about">{EXPLANATIONS[by]} A difference is colored if its interval excludes 0.</p>
           </>
@@ -116,7 +116,7 @@ function direction(difference: MeanEstimate | null): string | undefined {
 
 /** Table of the settings in which the runs differ. */
 function SettingDifferences({ runs }: { readonly runs: readonly RunSummary[] }) {
-  const all = settingsOf(runs);
+  const all = settingChoices(runs);
   const different = all.filter(({ isDifferent }) => isDifferent);
   const columns: Column<SettingChoice>[] = [
     { label: "setting", isHead: true, cell: ({ name }) => name },
@@ -127,7 +127,7 @@ function SettingDifferences({ runs }: { readonly runs: readonly RunSummary[] }) 
       <h2 id="settings-title">Different settings</h2>
       {different.length > 0 && (
         <Scroll label="Table of different settings">
-          <Table class="grid compared texts" columns={columns} rows={different} keyOf={({ name }) => name} />
+          <DataTable class="grid compared texts" columns={columns} rows={different} keyOf={({ name }) => name} />
         </Scroll>
       )}
       <p class="about">

@@ -7,7 +7,7 @@ import { GroupCards, groupFacts } from "../components/groups.tsx";
 import { StepChoice } from "../components/step-choice.tsx";
 import { focusTrajectory } from "../components/trajectory.tsx";
 import { useResource } from "./requests.ts";
-import { go, goWith, href, type Route } from "./router.ts";
+import { go, goWith, href, type PageRoute } from "./router.ts";
 import { Loaded } from "./status.tsx";
 import { placeOf, TrajectoryPanel } from "./trajectory-panel.tsx";
 
@@ -15,7 +15,15 @@ import { placeOf, TrajectoryPanel } from "./trajectory-panel.tsx";
 const PAGE_GROUPS = 48;
 
 /** Groups of the step in the address side by side, and the open trajectory. Without a step, shows the last training step. */
-export function RunGroups({ run, steps, route }: { readonly run: string; readonly steps: readonly StepSummary[]; readonly route: Route }) {
+export function RunGroups({
+  run,
+  steps,
+  route,
+}: {
+  readonly run: string;
+  readonly steps: readonly StepSummary[];
+  readonly route: PageRoute;
+}) {
   // The path is `runs/{run}/groups/{split}/{step}/{line}/{index}`.
   const [, , , split, number] = route.path;
   const step =

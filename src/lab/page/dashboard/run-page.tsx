@@ -5,7 +5,7 @@ import { Numbers } from "../components/headline.tsx";
 import { RunFacts } from "../components/run-facts.tsx";
 import type { Live } from "./live.ts";
 import { type Resource, useResource } from "./requests.ts";
-import { go, href, type Route } from "./router.ts";
+import { go, href, type PageRoute } from "./router.ts";
 import { RunAnswers } from "./run-answers.tsx";
 import { RunCompare } from "./run-compare.tsx";
 import { RunGroups } from "./run-groups.tsx";
@@ -28,7 +28,7 @@ const TABS = [
 const STEP_TABS: ReadonlySet<string> = new Set(["groups", "trajectories", "answers"]);
 
 /** Page of a run: headline numbers, and its views as tabs. */
-export function RunPage({ run, route, live }: { readonly run: string; readonly route: Route; readonly live: Live }) {
+export function RunPage({ run, route, live }: { readonly run: string; readonly route: PageRoute; readonly live: Live }) {
   const tab = TABS.find(({ id }) => id === route.path[2])?.id ?? "curves";
   const summary = live.runs?.find(({ id }) => id === run);
   // A change of the run requests the details again.
@@ -123,7 +123,7 @@ function RunTop({ summary, live, run, details }: RunTopProps) {
 }
 
 /** Curves of the run and of the runs that are drawn into the same charts. */
-function RunCurves({ run, route, live }: { readonly run: string; readonly route: Route; readonly live: Live }) {
+function RunCurves({ run, route, live }: { readonly run: string; readonly route: PageRoute; readonly live: Live }) {
   const { metrics, runs, error } = live;
   const named = useMemo(
     () =>

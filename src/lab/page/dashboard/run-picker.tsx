@@ -1,14 +1,14 @@
-import { Choice } from "../components/controls.tsx";
+import { Select } from "../components/controls.tsx";
 import { rewardText } from "../components/format.ts";
 import { runColor } from "../components/series.ts";
 import { addedRuns } from "./added-runs.ts";
 import type { Live } from "./live.ts";
-import { goWith, type Route } from "./router.ts";
+import { goWith, type PageRoute } from "./router.ts";
 
 interface RunPickerProps {
   /** Id of the run that the page is about. */
   readonly run: string;
-  readonly route: Route;
+  readonly route: PageRoute;
   readonly live: Live;
   /** Label of the select, such as `Compare with another run`. */
   readonly label: string;
@@ -43,7 +43,7 @@ export function RunPicker({ run, route, live: { runs = [] }, label }: RunPickerP
           </span>
         ))}
       {/* The option without a value is the placeholder. */}
-      <Choice
+      <Select
         label={label}
         options={[{ value: "", label: `${label} …` }, ...options]}
         value=""

@@ -2,7 +2,7 @@ import type { RunSummary } from "../../dashboard/api.ts";
 import { breakable } from "../components/controls.tsx";
 import { number, rewardText } from "../components/format.ts";
 import { Sparkline } from "../components/sparkline.tsx";
-import { type Column, Table } from "../components/table.tsx";
+import { type Column, DataTable } from "../components/table.tsx";
 import { href } from "./router.ts";
 import { columnOf, type Order, type RunColumn, settingColumn, settingOf } from "./run-columns.ts";
 import { State, updatedColumn } from "./status.tsx";
@@ -71,7 +71,7 @@ export function RunTable({ runs, settings, sorting, selected, onToggle }: RunTab
   ];
   return (
     <div class="table-card">
-      <Table class="list runs" columns={columns} rows={runs} keyOf={({ id }) => id} />
+      <DataTable class="list runs" columns={columns} rows={runs} keyOf={({ id }) => id} />
     </div>
   );
 }

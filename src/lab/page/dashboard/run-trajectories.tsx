@@ -1,11 +1,11 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { StepSummary } from "../../dashboard/api.ts";
-import { Choice } from "../components/controls.tsx";
+import { Select } from "../components/controls.tsx";
 import { count, rewardText, signed } from "../components/format.ts";
 import { focusTrajectory } from "../components/trajectory.tsx";
 import { type FoundRows, useFoundRows } from "./found-rows.ts";
 import { type PagedRows, type Segment, usePagedRows } from "./paged-rows.ts";
-import { go, goWith, href, type Route } from "./router.ts";
+import { go, goWith, href, type PageRoute } from "./router.ts";
 import { Problem } from "./status.tsx";
 import { placeOf, TrajectoryPanel, type TrajectoryPlace } from "./trajectory-panel.tsx";
 import { VirtualList } from "./virtual-list.tsx";
@@ -40,7 +40,7 @@ const SORTS = [
 interface RunTrajectoriesProps {
   readonly run: string;
   readonly steps: readonly StepSummary[];
-  readonly route: Route;
+  readonly route: PageRoute;
 }
 
 /** All trajectories of a run as one list, and the open one next to it. */
@@ -148,7 +148,7 @@ interface FilteredList {
 }
 
 /** Returns the list that the address names. */
-function useFilters(steps: readonly StepSummary[], { query }: Route): FilteredList {
+function useFilters(steps: readonly StepSummary[], { query }: PageRoute): FilteredList {
   const key = ["split", "step", "sort", "min", "max", "scenario", "text"].map((name) => query.get(name) ?? "").join("\n");
   return useMemo(() => {
     const [split = "", step = "", sort = "", min = "", max = "", scenario = "", text = ""] = key.split("\n");
@@ -185,9 +185,9 @@ function Filters({ run, steps, route }: RunTrajectoriesProps) {
   return (
     <div class="filters">
       {hasEvaluations && (
-        <Choice label="Rollouts of" options={SPLITS} value={split} onChange={(value) => setQuery({ split: value, step: "" })} />
+        <Select label="Rollouts of" options={SPLITS} value={split} onChange={(value) => setQuery({ split: value, step: "" })} />
       )}
-      <Choice label="Step" options={choices} value={get("step")} onChange={(step) => setQuery({ step })} />
+      <Select label="Step" options={choices} value={get("step")} onChange={(step) => setQuery({ step })} />
       <input
         type="search"
         class="text"
@@ -198,7 +198,7 @@ function Filters({ run, steps, route }: RunTrajectoriesProps) {
       />
       {get("step") !== "" && get("text") === "" && (
         <>
-          <Choice label="Order" options={SORTS} value={get("sort")} onChange={(sort) => setQuery({ sort })} />
+          <Select label="Order" options={SORTS} value={get("sort")} onChange={(sort) => setQuery({ sort })} />
           {bound("min", "Reward from")}
           {bound("max", "to")}
           <input

@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunSummary } from "../../dashboard/api.ts";
-import { Choice } from "../components/controls.tsx";
-import { goWith, href, type Route } from "./router.ts";
-import { columnOf, RUN_COLUMNS, settingColumn, settingsOf, sortedRuns } from "./run-columns.ts";
+import { Select } from "../components/controls.tsx";
+import { goWith, href, type PageRoute } from "./router.ts";
+import { columnOf, RUN_COLUMNS, settingColumn, settingChoices, sortedRuns } from "./run-columns.ts";
 import { RunTable, type Sorting } from "./run-table.tsx";
 
 /** List of runs, the last written first unless the address names another order. Selected runs are opened together. */
-export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[] | undefined; readonly route: Route }) {
+export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[] | undefined; readonly route: PageRoute }) {
   const [text, setText] = useState("");
   const [selected, setSelected] = useState<readonly string[]>([]);
   if (runs === undefined) return <p class="empty loading">Loading runs …</p>;
@@ -78,7 +78,7 @@ function searchText({ title, name, model, baseModel, state, kind, note, tags }: 
 }
 
 /** Returns the settings that the address names as columns. */
-function shownSettings({ query }: Route): string[] {
+function shownSettings({ query }: PageRoute): string[] {
   return (query.get("settings") ?? "").split(",").filter(Boolean).map(decodeURIComponent);
 }
 
@@ -92,7 +92,7 @@ function SortChoice({ sorting, settings }: { readonly sorting: Sorting; readonly
   };
   return (
     <span class="sort-choice">
-      <Choice label="Sort by" options={columns.map((each) => ({ value: each.id, label: each.label }))} value={id} onChange={choose} />
+      <Select label="Sort by" options={columns.map((each) => ({ value: each.id, label: each.label }))} value={id} onChange={choose} />
       <button type="button" class="button" aria-label={`Order: ${order}`} onClick={() => choose(id)}>
         {order === "ascending" ? "↑" : "↓"}
       </button>
@@ -121,7 +121,7 @@ function SettingsMenu({ runs, shown, onChange }: SettingsMenuProps) {
     menu.current.open = false;
     menu.current.querySelector("summary")?.focus();
   };
-  const choices = settingsOf(runs);
+  const choices = settingChoices(runs);
   const group = (isDifferent: boolean, label: string) => {
     const own = choices.filter((each) => each.isDifferent === isDifferent);
     if (own.length === 0) return null;
