@@ -15,7 +15,7 @@ import { WorkPool } from "./work/pool.ts";
 const [CHAT_THREADS, DATA_THREADS] = [2, 4];
 
 /** Creates a pool whose threads serve the tasks of all owners. */
-export function createPool(maxThreads: number): WorkPool {
+export function createWorkPool(maxThreads: number): WorkPool {
   return new WorkPool({
     maxThreads,
     spawn: () => spawnWorker("service/request-worker"),
@@ -29,7 +29,7 @@ export function createPool(maxThreads: number): WorkPool {
  * @param source - Tokenizers of the serving thread; work threads then load their own. @default each is read once and shared by all threads
  */
 export function createWork(source?: TokenizerSource): ServiceWork {
-  const [chat, grammars, data] = [createPool(CHAT_THREADS), createPool(1), createPool(DATA_THREADS)];
+  const [chat, grammars, data] = [createWorkPool(CHAT_THREADS), createWorkPool(1), createWorkPool(DATA_THREADS)];
   const tokenizers = new SharedTokenizers(chat, source);
   return {
     tokenizers: tokenizers.source,

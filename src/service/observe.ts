@@ -39,7 +39,7 @@ export interface Observation {
  * @param redact - Removes secrets from the path of a request.
  * @throws ConfigError `E_CONFIG` if the package of the metrics is missing.
  */
-export async function observe(
+export async function createObservation(
   { store, engine, space, minFreeBytes, runningRequests }: ObservedParts,
   { metrics: hasMetrics = false, onRequest }: Subscriptions,
   redact: (text: string) => string,

@@ -28,7 +28,7 @@ import { DEFAULT_LIMITS, type ServiceLimits } from "./common/limits.ts";
 import { logFailure, redacting, stderrLogger } from "./common/logger.ts";
 import { createRedactor, redactEncoded } from "../base/util/redact.ts";
 import { TimeSlices } from "../base/util/time-slices.ts";
-import { observe } from "./observe.ts";
+import { createObservation } from "./observe.ts";
 import type { ServiceOptions } from "./options.ts";
 import { closeServer, limitSilence, startListening, trackRequests, trackSockets } from "./http/listening.ts";
 import { startFileExpiry } from "./fine-tuning/file-expiry.ts";
@@ -157,7 +157,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => upstream?.close());
     let runningRequests = () => 0;
     const observed = { store, engine, space, minFreeBytes: limits.minFreeBytes, runningRequests: () => runningRequests() };
-    const { observer, metrics } = await observe(observed, options, redact);
+    const { observer, metrics } = await createObservation(observed, options, redact);
     undo.push(() => metrics?.close());
     const context = createContext({
       store,

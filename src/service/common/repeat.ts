@@ -4,7 +4,7 @@
  * @param work - Must not reject.
  * @returns a function that stops the calls, and resolves when the last one has ended.
  */
-export function repeat(work: () => Promise<void>, intervalMs: number): () => Promise<void> {
+export function repeatEvery(work: () => Promise<void>, intervalMs: number): () => Promise<void> {
   let last = work();
   const timer = setInterval(() => {
     last = last.then(work);

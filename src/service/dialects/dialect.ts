@@ -46,7 +46,7 @@ export interface OpenRequest {
 }
 
 /** Caller of a dialect. */
-export interface Caller {
+export interface DialectCaller {
   /** Owner of the responses that the request stores and may read. */
   readonly owner: string;
   /** Opens a chat completion that was made of the request and of stored data. */
@@ -59,7 +59,7 @@ export interface Caller {
 export interface Dialect<T, N extends DialectName = DialectName> {
   readonly name: N;
   /** Completes a translated request. @throws Any error of the request. */
-  open(translated: T, caller: Caller): OpenRequest | Promise<OpenRequest>;
+  open(translated: T, caller: DialectCaller): OpenRequest | Promise<OpenRequest>;
   /** Event that keeps an idle connection open. @default a comment */
   readonly ping?: ServerEvent | undefined;
 }

@@ -66,7 +66,7 @@ export interface MethodPlan {
 }
 
 /** Inputs of {@link planMethod}. */
-export interface MethodInput {
+export interface MethodPlanInput {
   readonly request: FineTuningRequest;
   readonly seed: number;
   readonly start: Start;
@@ -200,21 +200,21 @@ function ofModelField(error: unknown): unknown {
 }
 
 /** Plans the training job of a request by its method. */
-function planMethod(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
+function planMethod(context: CreationContext, input: MethodPlanInput): Promise<MethodPlan> {
   return METHODS[input.request.method?.type ?? "supervised"](context, input);
 }
 
 type Method = NonNullable<NonNullable<FineTuningRequest["method"]>["type"]>;
 
 /** Plans by method. */
-const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodInput) => Promise<MethodPlan>>> = {
+const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodPlanInput) => Promise<MethodPlan>>> = {
   supervised: planSupervisedJob,
   dpo: planDpoJob,
   reinforcement: planReinforcementJob,
 };
 
 /** Checks the data of a supervised request and plans its SFT job. */
-async function planSupervisedJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
+async function planSupervisedJob(context: CreationContext, input: MethodPlanInput): Promise<MethodPlan> {
   const requested = requestedHyperparameters(input.request);
   const path = (input.request.hyperparameters ?? null) === null ? "method.supervised.hyperparameters" : "hyperparameters";
   const { facts, artifacts, droppedExamples } = await readData(context, input, { name: "sft", assistantTurns: "all" });
@@ -234,7 +234,7 @@ async function planSupervisedJob(context: CreationContext, input: MethodInput): 
 }
 
 /** Checks the pairs of a request with the method `dpo` and plans its preference job. */
-async function planDpoJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
+async function planDpoJob(context: CreationContext, input: MethodPlanInput): Promise<MethodPlan> {
   const { beta: requestedBeta, ...requested } = input.request.method?.dpo?.hyperparameters ?? {};
   if ((input.request.hyperparameters ?? null) !== null)
     throw new ArgumentError("The deprecated `hyperparameters` are for supervised jobs: use `method.dpo.hyperparameters`", {
@@ -253,7 +253,7 @@ async function planDpoJob(context: CreationContext, input: MethodInput): Promise
 }
 
 /** Checks the lines of the files of a request. Returns the facts that a plan depends on, and the artifacts for the training job. */
-async function readData({ engine, files, work }: CreationContext, { seed, start, data }: MethodInput, kind: ExampleKind) {
+async function readData({ engine, files, work }: CreationContext, { seed, start, data }: MethodPlanInput, kind: ExampleKind) {
   const base = await engine.describeBase(start.baseModel);
   const read = async (artifact: StoredArtifact, param: string) =>
     useExamples(artifact, { base, files, kind, param }, (source) => work.data.examples(source));
@@ -274,7 +274,7 @@ async function readData({ engine, files, work }: CreationContext, { seed, start,
 }
 
 /** Returns the results that the training job makes, as a part of its configuration. */
-function resultsOf({ modelName }: MethodInput, checkpointSteps: readonly number[]): Required<Pick<SftJobConfig, "fine_tuning">> {
+function resultsOf({ modelName }: MethodPlanInput, checkpointSteps: readonly number[]): Required<Pick<SftJobConfig, "fine_tuning">> {
   return { fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps } };
 }
 

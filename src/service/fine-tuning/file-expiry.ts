@@ -1,7 +1,7 @@
 /** Deletion of expired files. */
 import { WhetstoneError } from "../../base/errors.ts";
 import { logFailure } from "../common/logger.ts";
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import { deleteArtifact, type DeletionContext } from "../history/deletion.ts";
 import { expiredFiles } from "../store/files.ts";
 
@@ -23,5 +23,5 @@ export function startFileExpiry(context: DeletionContext): () => Promise<void> {
       });
     }
   };
-  return repeat(() => cleanUp().catch(logFailure(context.logger, "Expired files could not be deleted")), CLEANUP_MS);
+  return repeatEvery(() => cleanUp().catch(logFailure(context.logger, "Expired files could not be deleted")), CLEANUP_MS);
 }

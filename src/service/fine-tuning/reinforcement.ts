@@ -12,11 +12,11 @@ import { defaultRate } from "../../base/util/default-rates.ts";
 import { first } from "../../base/util/values.ts";
 import { checkGrader, checkItem } from "../../graders/index.ts";
 import type { FineTuningRequest } from "../http/requests.ts";
-import { requestOf } from "../jobs/rollouts.ts";
+import { rowRequest } from "../jobs/rollouts.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
 import { visibilityOf } from "../store/visibility.ts";
 import { DATA_ERRORS, readReinforcementRows, type ReinforcementRow } from "../training-data/reinforcement-data.ts";
-import type { CreationContext, MethodInput, MethodPlan } from "./create-job.ts";
+import type { CreationContext, MethodPlanInput, MethodPlan } from "./create-job.ts";
 import { autoEpochs, orAuto, requireStepCount } from "./hyperparameters.ts";
 
 /** Automatic number of rows per batch. */
@@ -62,7 +62,7 @@ export function resolveReinforcement(requested: ReinforcementHyperparameters, ro
 }
 
 /** Checks grader and data of a reinforcement request and plans its RL job. */
-export async function planReinforcementJob(context: CreationContext, input: MethodInput): Promise<MethodPlan> {
+export async function planReinforcementJob(context: CreationContext, input: MethodPlanInput): Promise<MethodPlan> {
   const { request, seed, start, data, modelName } = input;
   const settings = requireSettings(request);
   const grader = checkGrader(settings.grader, { at: [...METHOD_PATH.split("."), "grader"] });
@@ -74,7 +74,7 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
   };
   const rows = await readRows(context, input, { artifact: data.training, param: "training_file", grader, members });
   if (data.validation !== null) await readRows(context, input, { artifact: data.validation, param: "validation_file", grader, members });
-  const firstRequest = requestOf(first(rows), start.baseModel, members);
+  const firstRequest = rowRequest(first(rows), start.baseModel, members);
   if (effort !== "default") await requireEffort(context, firstRequest);
   if (format !== null) await requireFormat(context, firstRequest);
   const hyperparameters = resolveReinforcement(settings.hyperparameters ?? {}, rows.length);
@@ -149,7 +149,7 @@ interface RowFile {
 /** Reads the rows of a file, and checks for each that the grader finds its fields and that its prompt leaves room for an answer. */
 async function readRows(
   { store, files, jobChat }: CreationContext,
-  { start }: MethodInput,
+  { start }: MethodPlanInput,
   { artifact, param, grader, members }: RowFile,
 ): Promise<ReinforcementRow[]> {
   const chat = (await jobChat.value)(visibilityOf(store));
@@ -158,7 +158,7 @@ async function readRows(
     param,
     async check(row) {
       checkItem(grader, row.item);
-      const { ids, contextLength } = await chat.promptOf(requestOf(row, start.baseModel, members));
+      const { ids, contextLength } = await chat.promptOf(rowRequest(row, start.baseModel, members));
       if (ids.length >= contextLength)
         throw new ArgumentError(`Expected a prompt shorter than the model's context of ${contextLength} tokens, got ${ids.length} tokens`);
     },

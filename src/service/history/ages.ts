@@ -1,5 +1,5 @@
 import { logFailure } from "../common/logger.ts";
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import { WhetstoneError } from "../../base/errors.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { deleteOldQuarantines } from "../disk/quarantine.ts";
@@ -27,7 +27,7 @@ export function startAgeCleanup(context: AgesContext): () => Promise<void> {
   if (maxJobAgeMs === null && maxArtifactAgeMs === null && maxQuarantineAgeMs === null) return () => Promise.resolve();
   let isClosed = false;
   const cleanUp = () => deleteOld(context, () => isClosed).catch(logFailure(context.logger, "Old jobs and artifacts could not be deleted"));
-  const stop = repeat(cleanUp, CLEANUP_MS);
+  const stop = repeatEvery(cleanUp, CLEANUP_MS);
   return () => {
     isClosed = true;
     return stop();

@@ -65,7 +65,10 @@ export const STATUSES = {
 } as const satisfies Partial<Record<ErrorCode, ErrorStatus>>;
 
 /** Returns the status of an error code; undefined for a code with a message that is not sent. */
-export function statusOf(statuses: { readonly [Code in ErrorCode]?: ErrorStatus | undefined }, code: ErrorCode): ErrorStatus | undefined {
+export function statusForCode(
+  statuses: { readonly [Code in ErrorCode]?: ErrorStatus | undefined },
+  code: ErrorCode,
+): ErrorStatus | undefined {
   return statuses[code];
 }
 
@@ -143,7 +146,7 @@ export function toErrorResponse(
   if (isClientGone(error)) return errorResponse(499, { message: "The client closed the request", code: "E_ABORTED" });
   if (WhetstoneError.isInstance(error)) {
     const { message, param, code } = error;
-    const status = error instanceof UnreadableBodyError ? 400 : statusOf(STATUSES, code);
+    const status = error instanceof UnreadableBodyError ? 400 : statusForCode(STATUSES, code);
     if (status !== undefined) {
       return errorResponse(statusAt(path, status, code), {
         message,

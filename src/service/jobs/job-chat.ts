@@ -3,7 +3,7 @@ import type { CallOptions } from "../../engine/port.ts";
 import type { Visibility } from "../store/visibility.ts";
 
 /** Prompt of a chat request. */
-export interface RenderedPrompt {
+export interface JobPrompt {
   /** Token ids, shape `[P]`. */
   readonly ids: Int32Array;
   /** Max tokens of prompt and answer. */
@@ -20,5 +20,5 @@ export interface JobChat {
   /** Answers like the chat route of the service. */
   complete(request: ChatCompletionRequest, options?: CallOptions): Promise<ChatCompletion>;
   /** Renders the prompt of a request. @throws Any error of the request. */
-  promptOf(request: ChatCompletionRequest, options?: CallOptions): Promise<RenderedPrompt>;
+  promptOf(request: ChatCompletionRequest, options?: CallOptions): Promise<JobPrompt>;
 }

@@ -17,7 +17,7 @@ import type { JobChat } from "./job-chat.ts";
 import { knownMetrics } from "./metrics.ts";
 import { JobPaused } from "./pause.ts";
 import { trainBatch } from "./rl.ts";
-import { playRollouts, sampleSeed, type Rollout, type RolloutPlan } from "./rollouts.ts";
+import { playRollouts, sampleSeed, type GradedRollout, type PlannedSample } from "./rollouts.ts";
 import type { JobScope } from "./run-job.ts";
 import type { Trained } from "./states.ts";
 
@@ -123,7 +123,7 @@ async function sampleStep(
   const order = shuffledIndices(rows.length, BigInt(seed), Math.floor(stepIndex / stepsPerEpoch));
   const start = (stepIndex % stepsPerEpoch) * batchSize;
   const rowIndices = order.slice(start, start + batchSize);
-  const plans = rowIndices.flatMap((index): RolloutPlan[] => {
+  const plans = rowIndices.flatMap((index): PlannedSample[] => {
     const row = itemAt(rows, index);
     return Array.from({ length: groupSize }, (_, sample) => ({ row, seed: sampleSeed(seed, ["train", stepIndex, index, sample]) }));
   });
@@ -148,14 +148,14 @@ async function sampleStep(
 function play(
   { context, checkpoint, signal }: JobScope,
   { chat, config }: ReinforcementWork,
-  { model, plans }: { readonly model: string; readonly plans: readonly RolloutPlan[] },
-): Promise<Rollout[]> {
+  { model, plans }: { readonly model: string; readonly plans: readonly PlannedSample[] },
+): Promise<GradedRollout[]> {
   const { grader, request } = config.reinforcement;
   return playRollouts({ chat, model, step: checkpoint.step, grader, similarity: context.graders.similarity, request, signal }, plans);
 }
 
 /** Returns the trajectories of the rollouts that have a reward. */
-function scored(rollouts: readonly Rollout[]): Trajectory[] {
+function scored(rollouts: readonly GradedRollout[]): Trajectory[] {
   return rollouts.flatMap(({ trajectory, failure }) => (failure === null ? [trajectory] : []));
 }
 
@@ -167,7 +167,7 @@ function scored(rollouts: readonly Rollout[]): Trajectory[] {
  */
 async function reportFailures(
   { emit }: JobScope,
-  rollouts: readonly Rollout[],
+  rollouts: readonly GradedRollout[],
   { key, what }: { readonly key: string; readonly what: string },
 ): Promise<number> {
   const failures = rollouts.flatMap(({ failure }) => (failure === null ? [] : [failure]));
@@ -213,7 +213,7 @@ async function validate(
   { model, number }: { readonly model: string; readonly number: number },
 ): Promise<Readonly<Record<string, number>>> {
   const { eval_samples: samples, seed } = work.config.reinforcement;
-  const plans = work.validation.flatMap((row, index): RolloutPlan[] =>
+  const plans = work.validation.flatMap((row, index): PlannedSample[] =>
     Array.from({ length: samples }, (_, sample) => ({ row, seed: sampleSeed(seed, ["validation", index, sample]) })),
   );
   const rollouts = await play(scope, work, { model, plans });

@@ -23,20 +23,20 @@ const RETRY_MS = 50;
 const PLAIN_SAMPLING = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, repetition_penalty: 1 } as const;
 
 /** Rollout to make: a sample of a row. */
-export interface RolloutPlan {
+export interface PlannedSample {
   readonly row: ReinforcementRow;
   readonly seed: number;
 }
 
 /** Graded sample. */
-export interface Rollout {
+export interface GradedRollout {
   readonly trajectory: Trajectory;
   /** Failure of the grader, such as a request to a model that failed; null if the sample has a reward. */
   readonly failure: WhetstoneError | null;
 }
 
 /** Context of {@link playRollouts}. */
-export interface RolloutContext {
+export interface JobRolloutContext {
   readonly chat: JobChat;
   /** Name of the weights. */
   readonly model: string;
@@ -64,7 +64,7 @@ export function sampleSeed(jobSeed: number, path: readonly (string | number)[]):
 }
 
 /** Returns the chat request of a row. `members` are further members of the request. */
-export function requestOf({ messages, tools }: ReinforcementRow, model: string, members: JsonObject): ChatCompletionRequest {
+export function rowRequest({ messages, tools }: ReinforcementRow, model: string, members: JsonObject): ChatCompletionRequest {
   return { model, messages: [...messages], ...(tools.length === 0 ? {} : { tools: [...tools] }), ...members };
 }
 
@@ -74,11 +74,11 @@ export function requestOf({ messages, tools }: ReinforcementRow, model: string, 
  * @returns the rollouts in the order of the plans.
  * @throws the first error of a sample, after all others were aborted, and the signal's reason.
  */
-export async function playRollouts(context: RolloutContext, plans: readonly RolloutPlan[]): Promise<Rollout[]> {
+export async function playRollouts(context: JobRolloutContext, plans: readonly PlannedSample[]): Promise<GradedRollout[]> {
   const queue = new PQueue({ concurrency: CONCURRENCY });
   const failed = new AbortController();
   const signal = AbortSignal.any([context.signal, failed.signal]);
-  const play = async (plan: RolloutPlan) => {
+  const play = async (plan: PlannedSample) => {
     signal.throwIfAborted();
     return playRollout({ ...context, signal }, plan).catch((error: unknown) => {
       failed.abort(error);
@@ -91,10 +91,10 @@ export async function playRollouts(context: RolloutContext, plans: readonly Roll
   return settled.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
 }
 
-async function playRollout(context: RolloutContext, { row, seed }: RolloutPlan): Promise<Rollout> {
+async function playRollout(context: JobRolloutContext, { row, seed }: PlannedSample): Promise<GradedRollout> {
   const { chat, model, step, grader, similarity, signal } = context;
   const members = { ...context.request, ...PLAIN_SAMPLING, seed, logprobs: true, return_token_ids: true };
-  const request = requestOf(row, model, members);
+  const request = rowRequest(row, model, members);
   const completion = await withRoom(() => chat.sample(request, { signal }), signal);
   const choice = first(completion.choices);
   const sample = { output_text: textOf(choice.message), output_tools: choice.message.tool_calls ?? [], choices: [choice] };

@@ -4,7 +4,7 @@ import { ArgumentError, ConflictError, ForbiddenError } from "../../base/errors.
 import type { CreateKeyRequest, KeyLimits, KeyScope } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import type { Authentication } from "../http/auth.ts";
 import type { Principal } from "../http/principal.ts";
 import { findKeyByHash, insertKey, recordUses, updateKey } from "../store/api-keys.ts";
@@ -98,7 +98,7 @@ export class ApiKeys {
   async rotate(store: Store, id: string, graceSeconds: number): Promise<KeyWithSecret> {
     const secret = createSecret();
     const row = await this.#change(store, id, (current) => {
-      const status = statusOf(current);
+      const status = keyStatus(current);
       if (status !== "active")
         throw new ConflictError(`API key '${current.id}' is ${status} and cannot be rotated. Create another key`, { param: "key_id" });
       const until = new Date(Date.now() + graceSeconds * 1000).toISOString();
@@ -120,7 +120,7 @@ export class ApiKeys {
   /** Records the times of use every minute. Returns a function that stops, after the last times are recorded. */
   startRecording(logger: ServiceLogger): () => Promise<void> {
     const record = () => this.#record().catch(logFailure(logger, "The times of the last use of API keys could not be recorded"));
-    const stop = repeat(record, USE_INTERVAL_MS);
+    const stop = repeatEvery(record, USE_INTERVAL_MS);
     return async () => {
       await stop();
       await record();
@@ -156,7 +156,7 @@ export class ApiKeys {
 }
 
 /** Returns the state of a key. */
-export function statusOf({ revoked_at: revoked, expires_at: expires }: ApiKeyRow): "active" | "expired" | "revoked" {
+export function keyStatus({ revoked_at: revoked, expires_at: expires }: ApiKeyRow): "active" | "expired" | "revoked" {
   if (revoked !== null) return "revoked";
   return expires !== null && expires <= new Date().toISOString() ? "expired" : "active";
 }

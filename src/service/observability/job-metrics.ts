@@ -15,7 +15,7 @@ function countIn(metrics: Readonly<Record<string, unknown>>, name: string): numb
 }
 
 /** Creates the metrics of training jobs. */
-export function jobMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["jobStarted"]> {
+export function createJobMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["jobStarted"]> {
   const labelNames = ["type", "entity"] as const;
   const runs = new client.Counter({
     name: "whetstone_job_runs_total",

@@ -2,7 +2,7 @@
 import { setImmediate } from "node:timers/promises";
 import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
 import { logFailure } from "../common/logger.ts";
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import { deleteSomeTasks, expirePlans, nextDeletedPlan } from "../store/rollout-plans.ts";
 
@@ -35,7 +35,7 @@ export class RolloutCleanup {
 
   /** Deletes expired plans, now and every minute. Returns a function that ends this and waits for a running removal. */
   start(): () => Promise<void> {
-    const stop = repeat(() => this.#expire(), CLEANUP_MS);
+    const stop = repeatEvery(() => this.#expire(), CLEANUP_MS);
     return async () => {
       this.#isClosed = true;
       await stop();

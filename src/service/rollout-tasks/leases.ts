@@ -9,7 +9,7 @@ import type {
   ReleaseLeasesRequest,
 } from "../../base/schema/index.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import { Changes } from "../jobs/changes.ts";
 import {
   claimTasks,
@@ -184,7 +184,7 @@ export class RolloutLeases {
   #startExpiry(): void {
     if (this.#isClosed) return;
     const expire = () => this.#expire().catch(logFailure(this.#logger, "Expired leases of rollouts could not be ended"));
-    this.#stopExpiry ??= repeat(expire, EXPIRY_MS);
+    this.#stopExpiry ??= repeatEvery(expire, EXPIRY_MS);
   }
 
   async #expire(): Promise<void> {

@@ -5,7 +5,7 @@ import { getPlan } from "../store/rollout-plans.ts";
 import { taskAt, type RolloutPlace } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
 import type { RolloutPlanRow } from "../store/team-tables.ts";
-import { requireOpen } from "./plans.ts";
+import { requireOpenPlan } from "./plans.ts";
 
 /** Rollout that a lease request names, with its plan. */
 export interface NamedRollout {
@@ -29,7 +29,7 @@ export function namedRollout(planId: LeaseRolloutsRequest["plan_id"], rollout: L
  */
 export async function requireUnfinished(store: Store, { planId, rollout }: NamedRollout): Promise<RolloutPlanRow> {
   const plan = await getPlan(store, planId);
-  requireOpen(plan);
+  requireOpenPlan(plan);
   const task = await taskAt(store, plan.id, rollout);
   const name = `Rollout ${rollout.index} of group ${rollout.group} of plan '${plan.id}'`;
   if (task === undefined) throw new NotFoundError(`${name} does not exist. Add its group to the plan first`, { param: "rollout" });

@@ -1,6 +1,6 @@
 import type { ServiceLogger } from "../common/logger.ts";
 import { logFailure } from "../common/logger.ts";
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import { isShared } from "../store/database.ts";
 import { progressOfPlans } from "../store/rollout-plans.ts";
 import { hasPendingTasks } from "../store/rollout-tasks.ts";
@@ -37,7 +37,7 @@ export class PlanWatch {
     const { store, logger } = this.#context;
     if (!isShared(store)) return () => Promise.resolve();
     this.#waiting++;
-    this.#stop ??= repeat(() => this.#look().catch(logFailure(logger, "Changes of rollout plans could not be read")), POLL_MS);
+    this.#stop ??= repeatEvery(() => this.#look().catch(logFailure(logger, "Changes of rollout plans could not be read")), POLL_MS);
     return async () => {
       if (--this.#waiting > 0) return;
       const stop = this.#stop;

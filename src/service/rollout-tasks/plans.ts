@@ -9,7 +9,7 @@ import { addGroups, getPlan } from "../store/rollout-plans.ts";
 import type { Store } from "../store/tables.ts";
 import type { RolloutPlanRow } from "../store/team-tables.ts";
 import { entityFor, requireAllModels } from "../store/visibility.ts";
-import { settingsOf } from "./wire.ts";
+import { planSettings } from "./wire.ts";
 
 /** Default of `max_leases`. */
 const MAX_LEASES = 5;
@@ -28,7 +28,7 @@ export async function newPlan(store: Store, request: CreateRolloutPlanRequest): 
     environment: request.environment,
     environment_hash: request.environment_hash,
     model_id: modelId?.toLowerCase() ?? null,
-    settings: JSON.stringify(settingsOf(request)),
+    settings: JSON.stringify(planSettings(request)),
     metadata: JSON.stringify(request.metadata ?? {}),
     group_size: request.group_size,
     max_leases: request.max_leases ?? MAX_LEASES,
@@ -63,7 +63,7 @@ export async function addPlanGroups(
   }
   return transact(store, async (transaction) => {
     const plan = await getPlan(transaction, planId);
-    requireOpen(plan);
+    requireOpenPlan(plan);
     const after = await addGroups(transaction, plan, rows);
     if (after.tasks > maxRolloutTasks) {
       throw new TooLargeError(
@@ -76,7 +76,7 @@ export async function addPlanGroups(
 }
 
 /** Checks that a plan is open. @throws ConflictError `E_CONFLICT` if it is cancelled. */
-export function requireOpen({ id, status }: Pick<RolloutPlanRow, "id" | "status">): void {
+export function requireOpenPlan({ id, status }: Pick<RolloutPlanRow, "id" | "status">): void {
   if (status === "open") return;
   throw new ConflictError(`Rollout plan '${id}' is cancelled. Create another one with POST /v1/preview/rollout-plans`, {
     param: "plan_id",

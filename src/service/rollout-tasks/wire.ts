@@ -9,7 +9,7 @@ export type PlanSettings = Pick<
 >;
 
 /** Returns the settings of a new plan, with their defaults. */
-export function settingsOf(request: CreateRolloutPlanRequest): PlanSettings {
+export function planSettings(request: CreateRolloutPlanRequest): PlanSettings {
   return {
     policy: request.policy,
     policy_step: request.policy_step ?? null,

@@ -14,7 +14,7 @@ import {
   type KeyScope,
 } from "../../base/schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
-import { statusOf, type KeyWithSecret } from "../keys/api-keys.ts";
+import { keyStatus, type KeyWithSecret } from "../keys/api-keys.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { pageOfKeys } from "../store/api-keys.ts";
 import { pageBody } from "../store/paging.ts";
@@ -29,7 +29,7 @@ function toWire(row: ApiKeyRow): ApiKey {
   const { id, name, entity, model_id, created_at, expires_at, revoked_at, last_used_at } = row;
   const limits = JSON.parse(row.limits) as KeyLimits;
   const scopes = JSON.parse(row.scopes) as KeyScope[];
-  return { id, name, entity, scopes, model_id, status: statusOf(row), created_at, expires_at, revoked_at, last_used_at, limits };
+  return { id, name, entity, scopes, model_id, status: keyStatus(row), created_at, expires_at, revoked_at, last_used_at, limits };
 }
 
 function createdToWire({ row, secret }: KeyWithSecret): CreatedKey {

@@ -20,7 +20,7 @@ import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import type { RouteContext } from "./context.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { recordedTrajectory } from "../sessions/recorded-trajectory.ts";
-import { requireOpen } from "../sessions/sessions.ts";
+import { requireOpenSession } from "../sessions/sessions.ts";
 import { pageBody } from "../store/paging.ts";
 import { getSession, pageOfSessions } from "../store/sessions.ts";
 import type { SessionRow } from "../store/tables.ts";
@@ -77,7 +77,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
   /** Finds a session to score. With its own key, a session changes its score only while it is open. */
   const findScored = async (c: ServiceRequest): Promise<SessionRow> => {
     const row = await find(c);
-    if (principalOf(c).sessionKey !== null) requireOpen(row);
+    if (principalOf(c).sessionKey !== null) requireOpenSession(row);
     return row;
   };
   return [

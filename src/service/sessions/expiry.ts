@@ -1,5 +1,5 @@
 /** Deletion of expired sessions. */
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { deleteExpired } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
@@ -17,5 +17,5 @@ export function startSessionExpiry({ store, logger }: { readonly store: Store; r
     const deleted = await deleteExpired(store);
     if (deleted > 0) logger.info("Expired sessions were deleted", { sessions: deleted });
   };
-  return repeat(() => cleanUp().catch(logFailure(logger, "Expired sessions could not be deleted")), CLEANUP_MS);
+  return repeatEvery(() => cleanUp().catch(logFailure(logger, "Expired sessions could not be deleted")), CLEANUP_MS);
 }

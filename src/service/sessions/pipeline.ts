@@ -12,7 +12,7 @@ import { onceAborted } from "../../base/util/abort.ts";
 import { recordedAnswer, withoutUnasked } from "./answers.ts";
 import { withTokenLimit, type Asked, type SessionFields } from "../chat/request/effective-request.ts";
 import type { RunningTurn } from "./running-turn.ts";
-import { requireOpen, type StoredSessions } from "./sessions.ts";
+import { requireOpenSession, type StoredSessions } from "./sessions.ts";
 import type { RequestScope } from "../observability/observer.ts";
 import { TurnStream } from "./turn-stream.ts";
 
@@ -67,7 +67,7 @@ function innerCall<C extends RenderCall>(call: C, session: SessionRow): C {
 
 /** Samples and records a request of a session, or answers a repeated one from the record. */
 async function complete(inner: ChatPipeline, sessions: StoredSessions, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
-  requireOpen(session);
+  requireOpenSession(session);
   const { dialect, digest, retryCount } = call.source;
   const key: TurnKey = { session_id: session.id, dialect, digest };
   const { turn: request } = call.request;

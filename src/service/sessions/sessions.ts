@@ -210,7 +210,7 @@ export class StoredSessions {
    * @throws ForbiddenError `E_FORBIDDEN` if the session is finished or at a limit.
    */
   begin(session: SessionRow, key: TurnKey): RunningTurn {
-    requireOpen(session);
+    requireOpenSession(session);
     const activity = this.#activity(session.id);
     if (activity.endings > 0) throw finishedError();
     const { max_requests: max } = session;
@@ -325,7 +325,7 @@ function nameOf({ session_id: id, dialect, digest }: TurnKey): string {
 }
 
 /** Checks that a session accepts requests. @throws ForbiddenError `E_FORBIDDEN` otherwise. */
-export function requireOpen(session: SessionRow): void {
+export function requireOpenSession(session: SessionRow): void {
   if (session.finished_at !== null) throw finishedError();
   if (session.open_until <= new Date().toISOString()) throw timedOutError(session);
 }

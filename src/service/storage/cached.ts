@@ -64,8 +64,8 @@ export class CachedStorage implements Storage {
     const { root } = this.#directory;
     const put = async ([path, digest]: [string, FileDigest]) => {
       signal?.throwIfAborted();
-      this.#stored.add(keyOf({ path, digest }));
-      await this.#removals.get(keyOf({ path, digest }));
+      this.#stored.add(storedFileKey({ path, digest }));
+      await this.#removals.get(storedFileKey({ path, digest }));
       await this.remote.put(path, digest, join(root, path), signal);
       await this.#copies.add(path, digest.size_bytes);
     };
@@ -121,7 +121,7 @@ export class CachedStorage implements Storage {
    * @returns whether it was removed.
    */
   async removeLeftover(file: RemoteFile): Promise<boolean> {
-    const key = keyOf(file);
+    const key = storedFileKey(file);
     if (this.#stored.has(key)) return false;
     const removal = this.remote.remove(file.path, file.digest).finally(() => this.#removals.delete(key));
     // A failure concerns only the caller.
@@ -143,7 +143,7 @@ export class CachedStorage implements Storage {
       if (await this.verifier.isIntact(place, digest)) return;
       this.#logger.warn("A copy of a stored file is damaged or missing; it is fetched again", { path });
     }
-    const key = keyOf({ path, digest });
+    const key = storedFileKey({ path, digest });
     let download = this.#downloads.get(key);
     if (download === undefined) {
       download = this.#transfers.add(() => this.#download(path, digest, subject)).finally(() => this.#downloads.delete(key));
@@ -169,7 +169,7 @@ export class CachedStorage implements Storage {
 }
 
 /** Returns the key of a file among all stored files. */
-export function keyOf({ path, digest }: Pick<RemoteFile, "path" | "digest">): string {
+export function storedFileKey({ path, digest }: Pick<RemoteFile, "path" | "digest">): string {
   return `${path}/${digest.sha256}`;
 }
 

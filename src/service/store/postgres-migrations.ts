@@ -6,7 +6,7 @@ import { requireKnownMigrations } from "./checks.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { ServicePostgresDialect } from "./postgres-dialect.ts";
 import { codeOf } from "./postgres-errors.ts";
-import { createPool } from "./postgres-pool.ts";
+import { createPostgresPool } from "./postgres-pool.ts";
 import { parsePostgresUrl, type PostgresAddress } from "./postgres-url.ts";
 import type { Store, Tables } from "./tables.ts";
 
@@ -32,7 +32,7 @@ export interface PatientStore {
  */
 export async function withPatientStore<T>(url: string, use: (store: PatientStore) => Promise<T>): Promise<T> {
   const address = parsePostgresUrl(url);
-  const db = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPool(address, { isPatient: true })) });
+  const db = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPostgresPool(address, { isPatient: true })) });
   try {
     const schema = await schemaOf(db, address).catch((error: unknown) => {
       throw toDatabaseUseError(error, address);

@@ -87,14 +87,14 @@ function configOf({ connectionString, schema }: PostgresAddress, { types }: PgMo
   };
 }
 
-/** Options of {@link createPool}. */
+/** Options of {@link createPostgresPool}. */
 interface PoolOptions {
   /** Whether to open only one connection, whose statements have no limit of time. @default false */
   readonly isPatient?: boolean | undefined;
 }
 
 /** Creates a pool for Kysely, whose errors are errors of this package if the connection or the server failed. */
-export async function createPool(address: PostgresAddress, { isPatient = false }: PoolOptions = {}): Promise<PostgresPool> {
+export async function createPostgresPool(address: PostgresAddress, { isPatient = false }: PoolOptions = {}): Promise<PostgresPool> {
   const pg = await loadPg();
   const pool = new pg.Pool({ ...configOf(address, pg), ...(isPatient ? PATIENT : {}), max: isPatient ? 1 : MAX_CONNECTIONS });
   // A connection that ends is replaced, and its statements report the error. Without listeners the process would end.

@@ -4,7 +4,7 @@ import { first } from "../../base/util/values.ts";
 import { registerDatabase, type Execute } from "./database.ts";
 import { ServicePostgresDialect } from "./postgres-dialect.ts";
 import { migrate } from "./postgres-migrations.ts";
-import { createPool } from "./postgres-pool.ts";
+import { createPostgresPool } from "./postgres-pool.ts";
 import { runTransaction } from "./postgres-transactions.ts";
 import { parsePostgresUrl } from "./postgres-url.ts";
 import type { Store, Tables } from "./tables.ts";
@@ -28,7 +28,7 @@ export interface OpenPostgresOptions {
  */
 export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgresOptions = {}): Promise<Store> {
   await migrate(url, whyNotNew);
-  const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPool(parsePostgresUrl(url))) });
+  const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPostgresPool(parsePostgresUrl(url))) });
   let revision = 0;
   registerDatabase(store, {
     isShared: true,

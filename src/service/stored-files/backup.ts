@@ -14,7 +14,7 @@ import { copyFileDurably, fillDirectory, type CopyResult } from "./copying.ts";
 import { eachStoredFile, HUB, isInStorage, type StoredFile } from "./inventory.ts";
 import { DATABASE, FORMAT, KEY_FILE, MANIFEST } from "./manifest.ts";
 import { recordedRemote, type RemoteOptions } from "./open-storage.ts";
-import { recordsOf, type ReadOptions, type Records } from "./records.ts";
+import { recordsOf, type RecordsOptions, type Records } from "./records.ts";
 import { openStaging } from "./staging.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
@@ -51,7 +51,7 @@ type CopiedDigests = Record<string, FileDigest>;
  * @throws UnavailableError `E_UNAVAILABLE` if the Postgres server cannot be reached.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file; nothing is left at `target`.
  */
-export async function backUp(root: string, target: string, { storage, database = null }: ReadOptions = {}): Promise<CopyResult> {
+export async function backUp(root: string, target: string, { storage, database = null }: RecordsOptions = {}): Promise<CopyResult> {
   const directory = dataDirectoryAt(root);
   if (!relative(directory.root, resolve(target)).startsWith("..")) {
     throw new ConfigError(`Expected a directory outside of the data directory '${directory.root}', got '${target}'`, {

@@ -8,7 +8,7 @@ import type { Store } from "../store/tables.ts";
 import type { RemoteOptions } from "./open-storage.ts";
 
 /** Options of the functions that read the records and files of a service. */
-export interface ReadOptions extends RemoteOptions {
+export interface RecordsOptions extends RemoteOptions {
   /** Address of the Postgres database with the records; null = the SQLite file of the data directory. @default null */
   readonly database?: string | null | undefined;
 }

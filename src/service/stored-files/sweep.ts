@@ -1,10 +1,10 @@
 /** Daily comparison of an S3 storage with the database: missing files are logged, and what interruptions left is removed. */
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import type { ServiceLimits } from "../common/limits.ts";
-import { repeat } from "../common/repeat.ts";
+import { repeatEvery } from "../common/repeat.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { storedBlob } from "../disk/stored-path.ts";
-import { CachedStorage, keyOf } from "../storage/cached.ts";
+import { CachedStorage, storedFileKey } from "../storage/cached.ts";
 import type { RemoteFile } from "../storage/remote.ts";
 import type { Storage } from "../storage/storage.ts";
 import { unlessReferenced } from "../store/blob-locks.ts";
@@ -26,7 +26,7 @@ export interface SweepContext<S = Storage> {
 }
 
 /**
- * Compares an S3 storage with the database, now and every day; see {@link sweep}.
+ * Compares an S3 storage with the database, now and every day; see {@link sweepStorage}.
  *
  * @returns a function that stops the comparisons and waits for a running one.
  */
@@ -35,21 +35,21 @@ export function keepSweeping(context: SweepContext): () => Promise<void> {
   if (!(storage instanceof CachedStorage)) return () => Promise.resolve();
   const ending = new AbortController();
   const round = () =>
-    sweep({ ...context, storage }, { signal: ending.signal }).then(
+    sweepStorage({ ...context, storage }, { signal: ending.signal }).then(
       () => undefined,
       (error: unknown) => {
         if (!ending.signal.aborted) logFailure(logger, "The storage could not be compared with the database")(error);
       },
     );
-  const stop = repeat(round, ROUND_MS);
+  const stop = repeatEvery(round, ROUND_MS);
   return () => {
     ending.abort();
     return stop();
   };
 }
 
-/** Result of {@link sweep}. */
-export interface SweepResult {
+/** Result of {@link sweepStorage}. */
+export interface StorageSweepResult {
   /** Files that the database references and the storage lacks, or has with another size. */
   readonly missing: readonly StoredFile[];
   /** Files that were removed, because no row mentioned them. */
@@ -63,15 +63,15 @@ export interface SweepResult {
  *
  * @param options - `nowMs`: time from which ages are counted.
  */
-export async function sweep(
+export async function sweepStorage(
   context: SweepContext<CachedStorage>,
   { nowMs = Date.now(), signal }: { readonly nowMs?: number; readonly signal?: AbortSignal } = {},
-): Promise<SweepResult> {
+): Promise<StorageSweepResult> {
   const { store, directory, storage, limits, logger } = context;
   const { remote } = storage;
   storage.watch();
   const found = new Map<string, RemoteFile>();
-  for await (const file of remote.list("", signal)) found.set(keyOf(file), file);
+  for await (const file of remote.list("", signal)) found.set(storedFileKey(file), file);
   const suspects: StoredFile[] = [];
   let isComplete = true;
   const onDamagedRow = (error: Error) => {
@@ -81,7 +81,7 @@ export async function sweep(
   for await (const file of eachStoredFile(store, directory, { onDamagedRow })) {
     signal?.throwIfAborted();
     if (!isInStorage(file) || file.digest === null) continue;
-    const key = keyOf({ path: file.path, digest: file.digest });
+    const key = storedFileKey({ path: file.path, digest: file.digest });
     if (found.get(key)?.digest.size_bytes !== file.digest.size_bytes) suspects.push(file);
     found.delete(key);
   }

@@ -13,7 +13,7 @@ import { filesOnDisk } from "../disk/on-disk.ts";
 import { isInStorage, storedFiles, type StoredFile } from "./inventory.ts";
 import { MANIFEST, readManifest } from "./manifest.ts";
 import { recordedRemote, type RemoteOptions } from "./open-storage.ts";
-import { recordsOf, type ReadOptions } from "./records.ts";
+import { recordsOf, type RecordsOptions } from "./records.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Stored file that does not match its database record, or has no recorded digest. */
@@ -57,7 +57,7 @@ type State = "intact" | "missing" | "damaged" | "unknown";
  * @throws ConfigError `E_CONFIG` for a missing database, or one of a newer version.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database itself is damaged.
  */
-export async function verifyDataDirectory(root: string, { storage, database = null }: ReadOptions = {}): Promise<Verification> {
+export async function verifyDataDirectory(root: string, { storage, database = null }: RecordsOptions = {}): Promise<Verification> {
   const directory = dataDirectoryAt(root);
   // A backup has its own database.
   const isBackup = (await lstat(join(directory.root, MANIFEST)).catch(() => null)) !== null;

@@ -7,7 +7,7 @@ import { digestBytes, type FileDigest } from "../../../src/service/disk/digests.
 import { Verifier } from "../../../src/service/disk/verifier.ts";
 import { CachedStorage } from "../../../src/service/storage/cached.ts";
 import { openBucket } from "../../../src/service/storage/s3/bucket.ts";
-import { sweep } from "../../../src/service/stored-files/sweep.ts";
+import { sweepStorage } from "../../../src/service/stored-files/sweep.ts";
 import { pathExists } from "../../../src/base/util/file-system-error.ts";
 import { openStore } from "../../../src/service/store/sqlite.ts";
 import { startS3, whyNoS3 } from "../../support/s3-server.ts";
@@ -130,7 +130,7 @@ describe.skipIf(whyNoS3 !== null)(`copies of files in an S3 storage${whyNoS3 ===
     const context = { store, directory, storage, logger };
     const limits = { maxQuarantineAgeMs: 30 * DAY_MS };
     const at = async (days: number, given = limits as { maxQuarantineAgeMs: number | null }) => {
-      const { removed, missing } = await sweep({ ...context, limits: given }, { nowMs: Date.now() + days * DAY_MS });
+      const { removed, missing } = await sweepStorage({ ...context, limits: given }, { nowMs: Date.now() + days * DAY_MS });
       return { removed: removed.map(({ path }) => path), missing: missing.map(({ path }) => path) };
     };
     expect(await at(29)).toEqual({ removed: [], missing: [] });

@@ -8,7 +8,7 @@ import { transact } from "../../../src/service/store/database.ts";
 import { insertJob } from "../../../src/service/store/jobs.ts";
 import { MIGRATIONS } from "../../../src/service/store/migrations.ts";
 import { openPostgres } from "../../../src/service/store/postgres.ts";
-import { createPool } from "../../../src/service/store/postgres-pool.ts";
+import { createPostgresPool } from "../../../src/service/store/postgres-pool.ts";
 import { parsePostgresUrl } from "../../../src/service/store/postgres-url.ts";
 import type { Store, Tables } from "../../../src/service/store/tables.ts";
 import { missingPostgres, postgresUrl, queryPostgres, temporarySchema } from "../../support/postgres.ts";
@@ -79,7 +79,7 @@ describe.skipIf(missingPostgres !== null)(
       for (const name of Object.keys(MIGRATIONS)) {
         const url = temporarySchema(`${name} ${randomUUID()}`);
         const address = parsePostgresUrl(url);
-        const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: await createPool(address, { isPatient: true }) }) });
+        const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: await createPostgresPool(address, { isPatient: true }) }) });
         const provider = { getMigrations: () => Promise.resolve(MIGRATIONS) };
         const migrator = new Migrator({ db, provider, migrationTableSchema: address.schema! });
         // The migrator fails while another test drops a schema.

@@ -4,7 +4,7 @@ import { WhetstoneError } from "../../../src/base/errors.ts";
 import { BodyError } from "../../../src/service/chat/request/errors.ts";
 import type { StoredArtifact } from "../../../src/service/store/artifacts.ts";
 import type { ChatTasks } from "../../../src/service/chat/tasks.ts";
-import { createPool } from "../../../src/service/create-work.ts";
+import { createWorkPool } from "../../../src/service/create-work.ts";
 import type { DialectTasks } from "../../../src/service/dialects/tasks.ts";
 import type { DataTasks } from "../../../src/service/training-data/tasks.ts";
 import type { TaskThread, WorkPool } from "../../../src/service/work/pool.ts";
@@ -17,7 +17,7 @@ const SLOW = { schema: '{"type":"string","pattern":"^(a|a)+$"}', text: JSON.stri
 const FAST = { schema: '{"type":"integer"}', text: '"text"' };
 
 function start(maxThreads: number): WorkPool {
-  const pool = createPool(maxThreads);
+  const pool = createWorkPool(maxThreads);
   onTestFinished(() => pool.close());
   return pool;
 }

@@ -7,7 +7,7 @@ import {
   codeOfFailure,
   isClientGone,
   STATUSES,
-  statusOf,
+  statusForCode,
   toErrorBody,
   UnreadableBodyError,
   type ErrorBodyFields,
@@ -72,7 +72,7 @@ export function toChatError(error: unknown): ChatErrorAnswer {
   if (WhetstoneError.isInstance(error)) {
     const { message, param, code } = error;
     const isBodyError = error instanceof BodyError || error instanceof UnreadableBodyError;
-    const status = error instanceof ShutdownError ? 503 : statusOf(CHAT_STATUSES, code);
+    const status = error instanceof ShutdownError ? 503 : statusForCode(CHAT_STATUSES, code);
     if (status !== undefined) {
       // A chat request names its base model, or a model trained on it, in `model`.
       const field = code === "E_BASE_MODEL" ? "model" : param;

@@ -137,7 +137,7 @@ export const FIELD_NAMES: ReadonlyMap<string, FieldName> = new Map([
  * @param hasMessages - Whether `messages` is required; otherwise the fields have an empty list.
  * @returns The typed fields, or the issues of all fields that fail.
  */
-export function readFields(
+export function readChatFields(
   raw: Readonly<Record<string, unknown>>,
   { hasMessages }: { readonly hasMessages: boolean },
 ): { readonly body: ChatFields; readonly members: FieldMembers } | { readonly issues: readonly z.core.$ZodIssue[] } {

@@ -4,7 +4,7 @@ import { ArgumentError } from "../../../base/errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS } from "../../http/request-limits.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { BodyError } from "./errors.ts";
-import { FIELD_NAMES, inertFields, INT64_FIELDS, readFields, type ChatFields, type FieldMembers, type FieldNeeds } from "./fields.ts";
+import { FIELD_NAMES, inertFields, INT64_FIELDS, readChatFields, type ChatFields, type FieldMembers, type FieldNeeds } from "./fields.ts";
 import { memberText } from "../text/json-members.ts";
 import { toPromptRequest, type PromptRequest } from "./prompt-request.ts";
 import { checkRawBody } from "./raw-checks.ts";
@@ -143,7 +143,7 @@ export function readChat(given: Readonly<Record<string, unknown>>, { needs, hasM
   const raw = withoutAliases(given);
   checkRawBody(raw);
 
-  const read = readFields(raw, { hasMessages });
+  const read = readChatFields(raw, { hasMessages });
   if ("issues" in read) throw new BodyError(describeIssues(read.issues));
 
   const { body, members } = read;

@@ -10,7 +10,7 @@ import type { FileDigest } from "../../disk/digests.ts";
 import type { Remote, RemoteFile } from "../remote.ts";
 import { download } from "./download.ts";
 import { parseS3Location, type S3Location } from "./location.ts";
-import { REQUEST_LIMITS, S3Requests, type RequestLimits } from "./requests.ts";
+import { S3_REQUEST_LIMITS, S3Requests, type RequestLimits } from "./requests.ts";
 import { PART_BYTES, upload } from "./upload.ts";
 import { elementOf, elementsOf } from "./xml.ts";
 
@@ -37,7 +37,7 @@ export class S3Bucket implements Remote {
 
   constructor(location: S3Location, { partBytes = PART_BYTES, ...limits }: Partial<S3Settings> = {}) {
     this.#location = location;
-    this.#requests = new S3Requests(location, { ...REQUEST_LIMITS, ...limits });
+    this.#requests = new S3Requests(location, { ...S3_REQUEST_LIMITS, ...limits });
     this.#partBytes = partBytes;
   }
 

@@ -30,7 +30,7 @@ export interface RequestLimits {
 }
 
 /** Default limits. */
-export const REQUEST_LIMITS: RequestLimits = { attempts: 5, backoffMs: 250, connectMs: 10_000, silenceMs: 30_000 };
+export const S3_REQUEST_LIMITS: RequestLimits = { attempts: 5, backoffMs: 250, connectMs: 10_000, silenceMs: 30_000 };
 
 /** Request to an S3 server. */
 export interface S3Request {

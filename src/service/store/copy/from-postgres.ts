@@ -4,7 +4,7 @@ import { DataCorruptedError } from "../../../base/errors.ts";
 import { openConnection } from "../connection.ts";
 import { createTables, markSnapshot } from "../sqlite.ts";
 import type { Store } from "../tables.ts";
-import { insertInto, pagesOf, tablesOf, type Row, type Table } from "./tables.ts";
+import { insertInto, pagesOf, tablesOf, type CopiedRow, type DatabaseTable } from "./tables.ts";
 
 /** Database file to create. */
 export interface CopyTarget {
@@ -40,16 +40,16 @@ export async function copyFromPostgres(snapshot: Store, { path, migration }: Cop
 }
 
 /** Yields the rows of a table in pages. */
-async function* rowsOf(snapshot: Store, { name, columns }: Table): AsyncGenerator<Row[], void> {
+async function* rowsOf(snapshot: Store, { name, columns }: DatabaseTable): AsyncGenerator<CopiedRow[], void> {
   // The driver reads a `bigint` as a number, which rounds it.
   const list = columns.map((column) => (column.type === "bigint" ? `"${column.name}"::text as "${column.name}"` : `"${column.name}"`));
   await sql.raw(`declare copied_rows no scroll cursor for select ${list.join(", ")} from "${name}"`).execute(snapshot);
-  yield* pagesOf(async (count) => (await sql.raw<Row>(`fetch forward ${count} from copied_rows`).execute(snapshot)).rows);
+  yield* pagesOf(async (count) => (await sql.raw<CopiedRow>(`fetch forward ${count} from copied_rows`).execute(snapshot)).rows);
   await sql.raw("close copied_rows").execute(snapshot);
 }
 
 /** Returns the values of a row for SQLite, in the order of the columns. */
-function valuesOf({ name: table, columns }: Table, row: Row): (string | number | bigint | null)[] {
+function valuesOf({ name: table, columns }: DatabaseTable, row: CopiedRow): (string | number | bigint | null)[] {
   return columns.map(({ name, type }) => {
     const value = row[name] ?? null;
     // SQLite would store it as null.

@@ -6,14 +6,14 @@ import type { SqliteConnection } from "../connection.ts";
 /** Types of columns whose values are converted exactly between SQLite and Postgres. */
 const COLUMN_TYPES = ["text", "integer", "bigint", "double precision"] as const;
 
-/** Column of a {@link Table}. */
+/** Column of a {@link DatabaseTable}. */
 interface Column {
   readonly name: string;
   readonly type: (typeof COLUMN_TYPES)[number];
 }
 
 /** Table of the service's database. */
-export interface Table {
+export interface DatabaseTable {
   readonly name: string;
   readonly columns: readonly Column[];
 }
@@ -24,11 +24,11 @@ export interface Table {
  *
  * @throws InternalError `E_INTERNAL` for a column of another type than {@link COLUMN_TYPES}, and for tables that reference each other.
  */
-export function tablesOf(connection: SqliteConnection): Table[] {
+export function tablesOf(connection: SqliteConnection): DatabaseTable[] {
   const found = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").all() as { name: string }[];
   const isOwn = (name: string) => !name.startsWith("sqlite_") && name !== DEFAULT_MIGRATION_TABLE && name !== DEFAULT_MIGRATION_LOCK_TABLE;
   const remaining = new Map(found.flatMap(({ name }) => (isOwn(name) ? [[name, referencesOf(connection, name)]] : [])));
-  const tables: Table[] = [];
+  const tables: DatabaseTable[] = [];
   while (remaining.size > 0) {
     const next = [...remaining].find(([, references]) => !references.some((name) => remaining.has(name)))?.[0];
     if (next === undefined) throw new InternalError(`Expected tables without mutual references, got ${[...remaining.keys()].join(", ")}`);
@@ -57,12 +57,12 @@ function columnsOf(connection: SqliteConnection, table: string): Column[] {
 }
 
 /** Returns the statement that inserts rows of a table. @param values - Placeholders of the values. */
-export function insertInto({ name, columns }: Table, values: string): string {
+export function insertInto({ name, columns }: DatabaseTable, values: string): string {
   return `INSERT INTO "${name}" (${columns.map((column) => `"${column.name}"`).join(", ")}) VALUES ${values}`;
 }
 
 /** Row by column. Numbers of 64 bits are `bigint` or text. */
-export type Row = Readonly<Record<string, string | number | bigint | null>>;
+export type CopiedRow = Readonly<Record<string, string | number | bigint | null>>;
 
 /** Max rows of a page. */
 const MAX_PAGE_ROWS = 500;
@@ -70,7 +70,7 @@ const MAX_PAGE_ROWS = 500;
 const PAGE_CHARACTERS = 4 * 1024 * 1024;
 
 /** Yields the pages of a table until one is empty. `read` returns the next rows, at most `count`, which depends on their size. */
-export async function* pagesOf(read: (count: number) => Row[] | Promise<Row[]>): AsyncGenerator<Row[], void> {
+export async function* pagesOf(read: (count: number) => CopiedRow[] | Promise<CopiedRow[]>): AsyncGenerator<CopiedRow[], void> {
   for (let count = 1; ;) {
     const rows = await read(count);
     if (rows.length === 0) return;
@@ -80,6 +80,6 @@ export async function* pagesOf(read: (count: number) => Row[] | Promise<Row[]>):
   }
 }
 
-function charactersOf(row: Row): number {
+function charactersOf(row: CopiedRow): number {
   return Object.values(row).reduce<number>((sum, value) => sum + (typeof value === "string" ? value.length : 1), 0);
 }

@@ -15,7 +15,7 @@ import {
 } from "../postgres-migrations.ts";
 import { runOnce } from "../postgres-transactions.ts";
 import type { Store } from "../tables.ts";
-import { insertInto, pagesOf, tablesOf, type Row, type Table } from "./tables.ts";
+import { insertInto, pagesOf, tablesOf, type CopiedRow, type DatabaseTable } from "./tables.ts";
 
 /** Alias of SQLite's row number in selections; no table has a column of this name. */
 const ROWID = "rowid of the copy";
@@ -119,7 +119,7 @@ async function copyRows(source: SqliteConnection, db: Store): Promise<void> {
 }
 
 /** Checks that no text has the character U+0000. Some versions of SQLite's binding end a text there. */
-function requireStorable(source: SqliteConnection, table: Table): void {
+function requireStorable(source: SqliteConnection, table: DatabaseTable): void {
   for (const { name } of table.columns.filter(({ type }) => type === "text")) {
     const [found] = source.prepare(`SELECT 1 FROM "${table.name}" WHERE instr("${name}", char(0)) > 0 LIMIT 1`).all();
     if (found !== undefined) throw rejectedError(table, `text with the character U+0000 in the column '${name}'`);
@@ -127,21 +127,21 @@ function requireStorable(source: SqliteConnection, table: Table): void {
 }
 
 /** Yields the rows of a table in pages. Integers are `bigint`. */
-function rowsOf(source: SqliteConnection, table: Table): AsyncGenerator<Row[], void> {
+function rowsOf(source: SqliteConnection, table: DatabaseTable): AsyncGenerator<CopiedRow[], void> {
   const names = table.columns.map(({ name }) => `"${name}"`).join(", ");
   // Pages, because the binding for Node 20 may invalidate an iteration between two rows.
   const select = source.prepare(`SELECT ${names}, rowid AS "${ROWID}" FROM "${table.name}" WHERE rowid > ? ORDER BY rowid LIMIT ?`);
   select.setReadBigInts(true);
-  let last: Row[string] = FIRST_ROWID;
+  let last: CopiedRow[string] = FIRST_ROWID;
   return pagesOf((count) => {
-    const rows = select.all(last, count) as Row[];
+    const rows = select.all(last, count) as CopiedRow[];
     last = rows.at(-1)?.[ROWID] ?? last;
     return rows;
   });
 }
 
 /** Returns the error for a row that Postgres rejects. */
-function rejectedError({ name }: Table, found: string, cause?: unknown): DataCorruptedError {
+function rejectedError({ name }: DatabaseTable, found: string, cause?: unknown): DataCorruptedError {
   return new DataCorruptedError(
     `Expected rows that Postgres can store in the table '${name}' of the backup, found: ${found}. Nothing was restored. Restore into a data directory (\`--database ""\`), delete the object there, and make another backup`,
     { cause },
