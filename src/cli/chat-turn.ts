@@ -19,7 +19,7 @@ export interface TurnAnswer extends RequestMessage {
  *
  * @returns the message, for the conversation.
  */
-export async function streamAnswer(
+export async function printAnswer(
   { service, signal }: Connected,
   settings: ChatSettings,
   messages: readonly RequestMessage[],

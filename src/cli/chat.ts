@@ -8,7 +8,7 @@ import { requestTool, type RequestMessage, type RequestTool } from "../base/sche
 import { parseBaseModel } from "../base/util/base-model.ts";
 import { isInteractive } from "../base/util/output.ts";
 import { BASE_FORMS, integer, nonNegative } from "./arguments.ts";
-import { type ChatSettings, describeCall, streamAnswer } from "./chat-turn.ts";
+import { type ChatSettings, describeCall, printAnswer } from "./chat-turn.ts";
 import { serviceCommand, requestedBase, withService, type Connected } from "./connected.ts";
 import { checkpointByName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
@@ -72,7 +72,7 @@ async function chat(this: Command, first: string | undefined, second: string | u
     const isJson = options.json === true;
     if (message === undefined && isInteractive()) return converse(connected, settings, messages, isJson);
     const content = message ?? (await text(process.stdin)).trimEnd();
-    await streamAnswer(connected, settings, [...messages, { role: "user", content }], isJson);
+    await printAnswer(connected, settings, [...messages, { role: "user", content }], isJson);
   });
 }
 
@@ -122,7 +122,7 @@ async function converse(connected: Connected, settings: ChatSettings, messages: 
     pending = others;
     messages.push(call === undefined ? { role: "user", content: line } : { role: "tool", tool_call_id: call.id, content: line });
     if (pending.length === 0) {
-      const answer = await streamAnswer(connected, settings, messages, isJson);
+      const answer = await printAnswer(connected, settings, messages, isJson);
       messages.push(answer);
       pending = (answer.tool_calls ?? []).map((each) => ({ id: each.id ?? "", text: describeCall(each) }));
     }

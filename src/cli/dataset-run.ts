@@ -16,7 +16,7 @@ import { type OutputOptions, plural } from "./output.ts";
 import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
 /** Options that all these commands have. */
-export interface DatasetRunOptions extends OutputOptions {
+export interface DatasetCommandOptions extends OutputOptions {
   readonly model: ModelName;
   readonly base: string;
   readonly loraRank?: number;
@@ -34,7 +34,7 @@ export interface DatasetRunOptions extends OutputOptions {
 interface JobSettings {
   readonly epochs: number;
   readonly shuffleSeed: number;
-  readonly learningRateSchedule: DatasetRunOptions["schedule"];
+  readonly learningRateSchedule: DatasetCommandOptions["schedule"];
   readonly batchSize?: number;
   readonly learningRate?: number;
   readonly warmupRatio?: number;
@@ -70,7 +70,7 @@ export function datasetRunCommand(
 }
 
 /** Returns the settings of the job that the common options determine. */
-export function jobSettings({ epochs, batchSize, learningRate, schedule, warmupRatio, seed }: DatasetRunOptions): JobSettings {
+export function jobSettings({ epochs, batchSize, learningRate, schedule, warmupRatio, seed }: DatasetCommandOptions): JobSettings {
   const given = { batchSize, learningRate, warmupRatio };
   const defined = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   return { epochs, shuffleSeed: seed, learningRateSchedule: schedule, ...defined };
@@ -95,7 +95,10 @@ export interface StartedWith {
 }
 
 /** Uploads the data, trains, and prints the events or the result. */
-export async function runOnDataset<T>(options: DatasetRunOptions, { command, upload, start, shown }: DatasetRunSteps<T>): Promise<void> {
+export async function runOnDataset<T>(
+  options: DatasetCommandOptions,
+  { command, upload, start, shown }: DatasetRunSteps<T>,
+): Promise<void> {
   const { model: name, base, loraRank, runDir = `runs/${command}-${name.name}` } = options;
   const trackers = await Promise.all(options.tracker.map((create) => create()));
   logLine(`trains ${shortName(name)} in ${runDir}`);

@@ -4,10 +4,10 @@ import { readPreferences, uploadPreferences } from "../library/dataset/index.ts"
 import { trainPreferences } from "../training/train/index.ts";
 import { integer, nonNegative } from "./arguments.ts";
 import type { Connected } from "./connected.ts";
-import { datasetRunCommand, jobSettings, runOnDataset, uploadOnce, type DatasetRunOptions } from "./dataset-run.ts";
+import { datasetRunCommand, jobSettings, runOnDataset, uploadOnce, type DatasetCommandOptions } from "./dataset-run.ts";
 import { fractionOrFiles } from "./dataset.ts";
 
-interface PreferCommandOptions extends DatasetRunOptions {
+interface PreferCommandOptions extends DatasetCommandOptions {
   readonly validation?: number | string;
   readonly beta?: number;
   readonly labelSmoothing?: number;

@@ -2,10 +2,10 @@ import type { Command } from "commander";
 import { uploadDataset, type Dataset } from "../library/dataset/index.ts";
 import { trainSft } from "../training/train/index.ts";
 import type { Connected } from "./connected.ts";
-import { datasetRunCommand, jobSettings, runOnDataset, uploadOnce, type DatasetRunOptions } from "./dataset-run.ts";
+import { datasetRunCommand, jobSettings, runOnDataset, uploadOnce, type DatasetCommandOptions } from "./dataset-run.ts";
 import { fractionOrFiles, trainingData } from "./dataset.ts";
 
-interface SftCommandOptions extends DatasetRunOptions {
+interface SftCommandOptions extends DatasetCommandOptions {
   readonly validation?: number | string;
 }
 

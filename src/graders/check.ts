@@ -17,7 +17,7 @@ import { isRecord } from "../base/util/values.ts";
 import { GraderError } from "./errors.ts";
 import { FUNCTION_NAMES, parseFormula } from "./formula.ts";
 import { gradedSample } from "./sample.ts";
-import { parseTemplate, pathsOf, valueAt } from "./template.ts";
+import { parseGraderTemplate, pathsOf, valueAt } from "./template.ts";
 
 /** Path of a value in a request. */
 type Path = readonly PropertyKey[];
@@ -54,7 +54,7 @@ const SCHEMAS = {
  */
 export function checkGrader(grader: unknown, { at = [] }: CheckOptions = {}): Grader {
   const parsed = parseGrader(grader, at);
-  for (const { path, text } of templatesOf(parsed, at)) withParam(path, () => parseTemplate(text));
+  for (const { path, text } of templatesOf(parsed, at)) withParam(path, () => parseGraderTemplate(text));
   if (parsed.type === "multi") {
     const variables = Object.keys(parsed.graders);
     withParam([...at, "calculate_output"], () => parseFormula(parsed.calculate_output, variables));
@@ -81,7 +81,7 @@ export function checkGrader(grader: unknown, { at = [] }: CheckOptions = {}): Gr
 export function checkItem(grader: Grader, item: unknown, { at = [] }: CheckOptions = {}): void {
   const values = { item, sample: gradedSample({ output_text: "" }) };
   for (const { text } of templatesOf(grader, [])) {
-    for (const path of pathsOf(parseTemplate(text), "item")) withParam(at, () => valueAt(path, values), "Invalid item");
+    for (const path of pathsOf(parseGraderTemplate(text), "item")) withParam(at, () => valueAt(path, values), "Invalid item");
   }
 }
 

@@ -5,7 +5,7 @@ import { GraderError } from "./errors.ts";
 import { evaluateFormula, parseFormula, type Formula } from "./formula.ts";
 import { textSimilarity } from "./metrics/text-similarity.ts";
 import { askModel, type GraderComplete, type ModelAnswer } from "./model.ts";
-import { parseTemplate, renderTemplate, type TemplateValues } from "./template.ts";
+import { parseGraderTemplate, renderTemplate, type TemplateValues } from "./template.ts";
 
 /** Computes a metric of two texts; see `textSimilarity`. */
 export type Similarity = (
@@ -34,7 +34,7 @@ export interface PartScore {
 }
 
 /** Result of a grader. */
-export interface Outcome {
+export interface GradeResult {
   /** Score; 0 after an error. */
   readonly reward: number;
   readonly errors: readonly GraderError[];
@@ -50,13 +50,13 @@ export interface Outcome {
  * @param grader - Grader of a valid form; its templates and its formula may be invalid.
  * @throws the signal's reason.
  */
-export async function grade(grader: Grader, context: GradeContext): Promise<Outcome> {
+export async function grade(grader: Grader, context: GradeContext): Promise<GradeResult> {
   context.signal?.throwIfAborted();
   return grader.type === "multi" ? gradeMulti(grader, context) : gradeSingle(grader, context);
 }
 
-async function gradeSingle(grader: SingleGrader, context: GradeContext): Promise<Outcome> {
-  const render = (template: string) => renderTemplate(parseTemplate(template), context.values);
+async function gradeSingle(grader: SingleGrader, context: GradeContext): Promise<GradeResult> {
+  const render = (template: string) => renderTemplate(parseGraderTemplate(template), context.values);
   const answers: ModelAnswer[] = [];
   try {
     const reward = await scoreOf(grader, context, { render, answers });
@@ -110,7 +110,7 @@ function withGraderName({ flag, message, retryable, cause }: GraderError, name: 
 }
 
 /** Runs the parts at the same time, then computes the formula. A part that failed has the score 0 in it. */
-async function gradeMulti(grader: MultiGrader, context: GradeContext): Promise<Outcome> {
+async function gradeMulti(grader: MultiGrader, context: GradeContext): Promise<GradeResult> {
   const entries = Object.entries(grader.graders);
   const formula = formulaOf(grader);
   if (formula instanceof GraderError) return { reward: 0, errors: [formula], answers: [], parts: [] };

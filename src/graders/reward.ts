@@ -4,7 +4,7 @@ import { textOf } from "../base/trajectory/messages.ts";
 import { normalizedReward, REWARD_PREFIX, type Reward, type RewardScore, type ScoredTrajectory } from "../base/trajectory/scoring.ts";
 import { checkGrader } from "./check.ts";
 import { failureOf } from "./errors.ts";
-import { grade, type Outcome } from "./grade.ts";
+import { grade, type GradeResult } from "./grade.ts";
 import type { GraderComplete } from "./model.ts";
 import { requireComplete } from "./run.ts";
 import { gradedSample, type GraderSample } from "./sample.ts";
@@ -77,7 +77,7 @@ function sampleOf(trajectory: ScoredTrajectory): GraderSample {
 }
 
 /** Converts an outcome to a score. `label` is the name of the reward. @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
-function scoreOf({ reward: value, errors, parts, answers }: Outcome, label: string): RewardScore {
+function scoreOf({ reward: value, errors, parts, answers }: GradeResult, label: string): RewardScore {
   const failure = failureOf(errors);
   if (failure !== null) throw failure;
   const metrics = Object.fromEntries(parts.map(({ variable, reward: score }) => [`${REWARD_PREFIX}${label}/${variable}`, score]));

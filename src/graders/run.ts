@@ -2,7 +2,7 @@ import { ArgumentError, InternalError } from "../base/errors.ts";
 import type { Grader, GraderErrors, GraderRun } from "../base/schema/index.ts";
 import { parseGrader } from "./check.ts";
 import type { GraderError, GraderErrorFlag } from "./errors.ts";
-import { grade, type Outcome, type Similarity } from "./grade.ts";
+import { grade, type GradeResult, type Similarity } from "./grade.ts";
 import type { GraderComplete, ModelAnswer } from "./model.ts";
 import { gradedSample, type GradedSample, type GraderSample } from "./sample.ts";
 
@@ -85,7 +85,7 @@ export function requireComplete(grader: Grader, complete: GraderComplete | undef
   throw new ArgumentError(message, { param: "complete" });
 }
 
-function totalTokens({ answers }: Outcome): number {
+function totalTokens({ answers }: GradeResult): number {
   return answers.reduce((sum, { promptTokens, completionTokens }) => sum + promptTokens + completionTokens, 0);
 }
 

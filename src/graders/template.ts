@@ -17,7 +17,7 @@ export interface TemplatePath {
 }
 
 /** Parsed template: literal texts and references, in order. */
-export type Template = readonly (string | TemplatePath)[];
+export type GraderTemplate = readonly (string | TemplatePath)[];
 
 /** Values that the references of a template name. */
 export interface TemplateValues {
@@ -40,7 +40,7 @@ const MEMBER = /\.([^\s.[\]{}"']+)|\[(\d+)\]|\["([^"]*)"\]|\['([^']*)'\]/guy;
  * @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for a reference that is not closed or not of the syntax, and for an
  *   unknown namespace or an unknown variable of `sample`.
  */
-export function parseTemplate(text: string): Template {
+export function parseGraderTemplate(text: string): GraderTemplate {
   const parts: (string | TemplatePath)[] = [];
   let parsedLength = 0;
   for (let open = text.indexOf("{{"); open >= 0; open = text.indexOf("{{", parsedLength)) {
@@ -89,12 +89,12 @@ function checkVariable(variable: Key, source: string): void {
  * @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for a path that the item does not have and a value without a JSON form,
  *   and `sample_parse_error` for a path that the sample does not have. The message has the reference, the path and the fields that exist.
  */
-export function renderTemplate(template: Template, values: TemplateValues): string {
+export function renderTemplate(template: GraderTemplate, values: TemplateValues): string {
   return template.map((part) => (typeof part === "string" ? part : textAt(part, values))).join("");
 }
 
 /** Returns the references to a namespace. */
-export function pathsOf(template: Template, namespace: TemplatePath["namespace"]): TemplatePath[] {
+export function pathsOf(template: GraderTemplate, namespace: TemplatePath["namespace"]): TemplatePath[] {
   return template.filter((part) => typeof part !== "string").filter((path) => path.namespace === namespace);
 }
 

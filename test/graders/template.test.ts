@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { GraderError } from "../../src/graders/index.ts";
 import { gradedSample, type GraderSample } from "../../src/graders/sample.ts";
-import { parseTemplate, renderTemplate } from "../../src/graders/template.ts";
+import { parseGraderTemplate, renderTemplate } from "../../src/graders/template.ts";
 
 const ITEM = {
   answer: "Paris",
@@ -13,7 +13,7 @@ const CALL = { id: "call-1", type: "function" as const, function: { name: "looku
 const SAMPLE: GraderSample = { output_text: '{"a": {"b": [1, {"c": "deep"}]}, "0": "zero"}', output_tools: [CALL] };
 
 function rendered(text: string, sample: GraderSample = SAMPLE, item: unknown = ITEM): string {
-  return renderTemplate(parseTemplate(text), { item, sample: gradedSample(sample) });
+  return renderTemplate(parseGraderTemplate(text), { item, sample: gradedSample(sample) });
 }
 
 function errorOf(run: () => unknown): GraderError {
@@ -77,7 +77,7 @@ describe("a template", () => {
     ["{{ sample[0] }}", "`sample` has no variable `0`"],
     ["{{ sample.output_audio.data }}", "audio is not supported"],
   ])("%s is rejected", (text, message) => {
-    const error = errorOf(() => parseTemplate(text));
+    const error = errorOf(() => parseGraderTemplate(text));
     expect(error).toMatchObject({ code: "E_GRADER", flag: "invalid_variable_error" });
     expect(error.message).toContain(message);
   });

@@ -10,7 +10,7 @@ import { onTestFinished } from "vitest";
 import { messageOf } from "../../src/base/util/values.ts";
 import { openConnection } from "../../src/service/store/connection.ts";
 import { openPostgres } from "../../src/service/store/postgres.ts";
-import { createPool } from "../../src/service/store/postgres-pool.ts";
+import { createPostgresPool } from "../../src/service/store/postgres-pool.ts";
 import { parsePostgresUrl } from "../../src/service/store/postgres-url.ts";
 import { openStore } from "../../src/service/store/sqlite.ts";
 import type { Store } from "../../src/service/store/tables.ts";
@@ -42,7 +42,7 @@ function candidates(): string[] {
 
 /** Returns the rows of a query at an address, such as one of {@link temporarySchema}. */
 export async function queryPostgres(url: string, sql: string): Promise<Record<string, unknown>[]> {
-  const pool = await createPool(parsePostgresUrl(url), { isPatient: true });
+  const pool = await createPostgresPool(parsePostgresUrl(url), { isPatient: true });
   try {
     const client = await pool.connect();
     try {

@@ -144,14 +144,14 @@ export function echoedMembers({ request }: ResponsesHead): Members {
 }
 
 /** Returns status and reason of a finished response. */
-export function statusOf(finishReason: string | null | undefined): Pick<ResponsesAnswer, "status" | "incomplete_details"> {
+export function responseStatus(finishReason: string | null | undefined): Pick<ResponsesAnswer, "status" | "incomplete_details"> {
   if (finishReason === "length") return { status: "incomplete", incomplete_details: { reason: "max_output_tokens" } };
   if (finishReason === "repetition") return { status: "incomplete", incomplete_details: { reason: "repetition" } };
   return { status: "completed", incomplete_details: null };
 }
 
 /** Returns the error of a failed response. Its `code` is one of the codes that OpenAI's client knows; `error_code` is an extension. */
-export function failureOf({ message, code: status, error_code }: ErrorBody["error"]): Members {
+export function responseError({ message, code: status, error_code }: ErrorBody["error"]): Members {
   const isInvalid = status < 500 && error_code !== "E_OUTPUT" && error_code !== "E_NON_FINITE";
   const code = status === 429 ? "rate_limit_exceeded" : isInvalid ? "invalid_prompt" : "server_error";
   return { code, message, error_code };
@@ -178,7 +178,7 @@ export function inputItem(
 /** Returns the response of a completion. */
 export function toResponse(head: ResponsesHead, completion: ChatCompletion): ResponsesAnswer {
   const choice = firstChoice(completion);
-  const end = statusOf(choice.finish_reason);
+  const end = responseStatus(choice.finish_reason);
   return {
     id: head.id,
     object: "response",

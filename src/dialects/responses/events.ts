@@ -7,13 +7,13 @@ import { tokenMembers } from "../answer-parts.ts";
 import {
   callItem,
   echoedMembers,
-  failureOf,
+  responseError,
   itemId,
   messageItem,
   reasoningItem,
   responsesUsage,
   shownLogprobs,
-  statusOf,
+  responseStatus,
   outputTextPart,
   type ResponsesHead,
 } from "./answer.ts";
@@ -193,7 +193,7 @@ export class ResponseEvents implements EventShaper {
   }
 
   async end(): Promise<readonly ServerEvent[]> {
-    const end = statusOf(this.#last?.finish_reason);
+    const end = responseStatus(this.#last?.finish_reason);
     // A turn without text is an empty message, so that clients send it back.
     if (this.#output.length === 0 && this.#item === null) this.#ensureOpen("message");
     this.#close(end.status);
@@ -210,7 +210,7 @@ export class ResponseEvents implements EventShaper {
 
   fail({ error }: ErrorBody): readonly ServerEvent[] {
     const { message, param, error_code: code, failed_generation: text } = error;
-    const response = { ...this.#response({ status: "failed", incomplete_details: null }, null), error: failureOf(error) };
+    const response = { ...this.#response({ status: "failed", incomplete_details: null }, null), error: responseError(error) };
     this.#add("error", { code, message, param, ...given({ failed_generation: text }) });
     this.#add("response.failed", { response });
     return this.#takeEvents();

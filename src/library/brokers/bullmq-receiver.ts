@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Job, Worker } from "bullmq";
 import { onceAborted } from "../../base/util/abort.ts";
 import type { OpenReceiverOptions, ReceivedRollout, ReceiveOptions, RolloutReceiver } from "../environment/index.ts";
-import { answered, connectionError, loadBullmq, messageOf, type RedisQueue } from "./redis-queue.ts";
+import { answered, connectionError, loadBullmq, rolloutMessageOf, type RedisQueue } from "./redis-queue.ts";
 
 /** Max milliseconds of a wait without a look at the state of the connection. */
 const LOOK_MS = 2_000;
@@ -131,7 +131,7 @@ class BullmqReceiver implements RolloutReceiver {
   /** Reads a job. A job of another program fails, and null is returned. */
   async #read(locked: LockedJob): Promise<ReceivedRollout | null> {
     const { job, token } = locked;
-    const message = messageOf(job.data);
+    const message = rolloutMessageOf(job.data);
     if (message === null) {
       await this.#answered(job.moveToFailed(new Error("The job names no rollout"), token));
       return null;

@@ -58,7 +58,7 @@ export function jobIdOf({ planId, group, index }: RolloutMessage): string {
 }
 
 /** Reads the data of a job. Returns null for data of another program. */
-export function messageOf(data: unknown): RolloutMessage | null {
+export function rolloutMessageOf(data: unknown): RolloutMessage | null {
   const read = jobData.safeParse(data);
   if (!read.success) return null;
   const { plan_id: planId, environment_hash: environmentHash, ...rest } = read.data;

@@ -15,7 +15,7 @@ import { ArgumentError } from "../../base/errors.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
-import { fromWire, readFields, toWire } from "./wire.ts";
+import { fromWire, parseFields, toWire } from "./wire.ts";
 
 /** A file of an artifact version. */
 export interface ArtifactFileInfo extends Readonly<Pick<WireArtifactFile, "path" | "sha256">> {
@@ -171,7 +171,7 @@ export function artifactsResource(api: Api): Artifacts {
     return `${root(artifactId)}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
   };
   const version = (answer: unknown): ArtifactVersion => {
-    const { files, ...facts } = readFields(artifactVersion, answer, "artifact version");
+    const { files, ...facts } = parseFields(artifactVersion, answer, "artifact version");
     return { ...facts, files: files.map((each) => fromWire(artifactFile, each)) };
   };
   return {

@@ -7,7 +7,7 @@ import {
 } from "../../base/schema/index.ts";
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { extractTar } from "./extract.ts";
-import { fromWire, readFields, type DeletedCheckpoints } from "./wire.ts";
+import { fromWire, parseFields, type DeletedCheckpoints } from "./wire.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
@@ -230,7 +230,7 @@ export function checkpointsResource(api: Api): Checkpoints {
       toCheckpoint(modelId, await callJson(api, "DELETE", `${path(modelId)}/${step}/pin`, options)),
     async delete(modelId, steps, options = {}) {
       const answer = await callJson(api, "DELETE", path(modelId), { ...options, json: { steps } });
-      return readFields(deleteCheckpointsResponse, answer, "answer to a deletion of checkpoints");
+      return parseFields(deleteCheckpointsResponse, answer, "answer to a deletion of checkpoints");
     },
   };
   return resource;

@@ -11,7 +11,7 @@ import { callJson, type Api, type CallOptions } from "./api.ts";
 import type { KeyLimitsInfo } from "./keys.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 import { parseResponse } from "./options.ts";
-import { fromWire, readFields, toWire } from "./wire.ts";
+import { fromWire, parseFields, toWire } from "./wire.ts";
 
 /** Limits of an entity, over all of its keys. null or absent = no limit. */
 export interface EntityLimitsInfo extends KeyLimitsInfo {
@@ -102,7 +102,7 @@ const PATH = "/v1/preview/entities";
 /** Validates an entity and converts it from its wire form, its limits included. */
 function withLimits(answer: unknown): EntityInfo {
   const { limits } = parseResponse(entitySchema, answer, "entity");
-  return { ...readFields(entitySchema, answer, "entity"), limits: fromWire(entityLimits, limits) };
+  return { ...parseFields(entitySchema, answer, "entity"), limits: fromWire(entityLimits, limits) };
 }
 
 /** Creates the `entities` resource of a connection. */

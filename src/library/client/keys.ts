@@ -12,7 +12,7 @@ import {
 import { callJson, type Api, type CallOptions } from "./api.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 import { parseResponse } from "./options.ts";
-import { fromWire, readFields, toWire } from "./wire.ts";
+import { fromWire, parseFields, toWire } from "./wire.ts";
 
 /** An API key without its secret. */
 export interface KeyInfo extends Readonly<Pick<WireKey, "id" | "name" | "status">> {
@@ -149,7 +149,7 @@ const PATH = "/v1/preview/keys";
 
 /** Validates a key and converts it from its wire form, its limits included. */
 function withLimits<S extends typeof apiKey.shape>(schema: z.ZodObject<S>, answer: unknown) {
-  const fields = readFields(schema, answer, "API key");
+  const fields = parseFields(schema, answer, "API key");
   const { limits } = parseResponse(apiKey, answer, "API key");
   return { ...fields, limits: fromWire(keyLimits, limits) };
 }

@@ -11,7 +11,7 @@ import {
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { Model } from "./model.ts";
 import type { Service } from "./service.ts";
-import { fromWire, readFields, toWire, type CreateModelOptions, type DeletedModel, type ModelSummary, type ServedModel } from "./wire.ts";
+import { fromWire, parseFields, toWire, type CreateModelOptions, type DeletedModel, type ModelSummary, type ServedModel } from "./wire.ts";
 import { optionNames, withOptionNames } from "./option-names.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
@@ -89,11 +89,11 @@ export function modelsResource(api: Api, service: Service): Models {
       // model.
       const request = { json: toWire(createModelRequest, options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
       const answer = await withOptionNames(optionNames(createModelRequest), () => callCreate(api, "/v1/preview/models", request, true));
-      return new Model(service, readFields(model, answer, "model"));
+      return new Model(service, parseFields(model, answer, "model"));
     },
     async delete(modelId, options = {}) {
       const answer = await callJson(api, "DELETE", `/v1/preview/models/${encodeURIComponent(modelId)}`, options);
-      return readFields(deleteModelResponse, answer, "answer to the deletion of a model");
+      return parseFields(deleteModelResponse, answer, "answer to the deletion of a model");
     },
     async list(options = {}) {
       const answer = await api.transport.json("GET", `${api.inferenceUrl}/models`, options);

@@ -32,7 +32,7 @@ import type {
   RolloutPlanInfo,
   RolloutTaskInfo,
 } from "./rollout-plan-types.ts";
-import { fromWire, readFields } from "./wire.ts";
+import { fromWire, parseFields } from "./wire.ts";
 
 /**
  * The `rolloutPlans` resource (an extension): rollouts that workers on any machine play. `trainRl` with `workers` creates plans, and
@@ -217,14 +217,14 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
     async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...fields }) {
       const json = optionsToWire(createRolloutPlanRequest, fields);
       // A second plan without tasks does no harm.
-      return readFields(rolloutPlan, await callCreate(api, PLANS, { signal, timeoutMs, json, idempotencyKey }, true), "rollout plan");
+      return parseFields(rolloutPlan, await callCreate(api, PLANS, { signal, timeoutMs, json, idempotencyKey }, true), "rollout plan");
     },
     addGroups: async (id, groups, options = {}) =>
-      readFields(rolloutPlan, await post(`${planRoute(id)}/groups`, { groups }, options), "rollout plan"),
+      parseFields(rolloutPlan, await post(`${planRoute(id)}/groups`, { groups }, options), "rollout plan"),
     async list({ modelId, ...options } = {}) {
       return (await allPages(api, PLANS, rolloutPlanList, { model_id: modelId }, "rollout plans", options)).map(planOf);
     },
-    get: async (id, options = {}) => readFields(rolloutPlan, await callJson(api, "GET", planRoute(id), options), "rollout plan"),
+    get: async (id, options = {}) => parseFields(rolloutPlan, await callJson(api, "GET", planRoute(id), options), "rollout plan"),
     async finished(id, { after, limit, waitSeconds = 0, ...options } = {}) {
       const query = { after, limit, wait: waitSeconds };
       const path = `${planRoute(id)}/finished`;
@@ -232,7 +232,7 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
       const { plan, data } = parseResponse(finishedRollouts, answer, "list of finished rollouts");
       return { plan: planOf(plan), finished: data.map((task) => fromWire(rolloutTask, task)) };
     },
-    cancel: async (id, options = {}) => readFields(rolloutPlan, await post(`${planRoute(id)}/cancel`, undefined, options), "rollout plan"),
+    cancel: async (id, options = {}) => parseFields(rolloutPlan, await post(`${planRoute(id)}/cancel`, undefined, options), "rollout plan"),
     async delete(id, options = {}) {
       const answer = await callJson(api, "DELETE", planRoute(id), options);
       parseResponse(deleteRolloutPlanResponse, answer, "answer to the deletion of a rollout plan");
@@ -255,9 +255,9 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
       parseResponse(releasedLeases, await post(`${TASKS}/release`, { leases: toLeases(leases) }, options), "answer to a release").released,
     async deliver({ id, leaseToken }, outcome, options = {}) {
       const request = { ...options, query: { lease_token: leaseToken }, json: outcome };
-      return readFields(rolloutTask, await callJson(api, "PUT", `${taskRoute(id)}/outcome`, request), "rollout task");
+      return parseFields(rolloutTask, await callJson(api, "PUT", `${taskRoute(id)}/outcome`, request), "rollout task");
     },
-    task: async (id, options = {}) => readFields(rolloutTask, await callJson(api, "GET", taskRoute(id), options), "rollout task"),
+    task: async (id, options = {}) => parseFields(rolloutTask, await callJson(api, "GET", taskRoute(id), options), "rollout task"),
     async outcome(id, options = {}) {
       const answer = await callJson(api, "GET", `${taskRoute(id)}/outcome`, options);
       return parseResponse(lightOutcome, answer, "outcome of a rollout") as RolloutOutcome;

@@ -15,7 +15,7 @@ import {
   type TrainedTrajectory,
 } from "../../base/schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
-import { fromWire, readFields, type TrainingJobInfo } from "./wire.ts";
+import { fromWire, parseFields, type TrainingJobInfo } from "./wire.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
@@ -185,14 +185,14 @@ export function trainingJobsResource(api: Api): TrainingJobs {
         fromWire(trainingJob, each),
       );
     },
-    get: async (jobId, options = {}) => readFields(trainingJob, await callJson(api, "GET", path(jobId), options), "training job"),
+    get: async (jobId, options = {}) => parseFields(trainingJob, await callJson(api, "GET", path(jobId), options), "training job"),
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),
     createSft: (body, options = {}) => create("/v1/preview/sft-training-jobs", body, options),
     createPreference: (body, options = {}) => create("/v1/preview/preference-training-jobs", body, options),
     cancel: async (jobId, options = {}) => {
       // Idempotent: cancelling twice has the effect of cancelling once.
       const answer = await callJson(api, "POST", `${path(jobId)}/cancel`, { ...options, retry: "idempotent" });
-      return readFields(trainingJob, answer, "training job");
+      return parseFields(trainingJob, answer, "training job");
     },
     tokens: async (jobId, options = {}) =>
       parseResponse(trainedTokens, await callJson(api, "GET", `${path(jobId)}/tokens`, options), "token report").data,

@@ -189,7 +189,7 @@ export function fromWire<S extends z.ZodRawShape>(schema: z.ZodObject<S>, wire: 
 }
 
 /** Validates a 2xx response as {@link parseResponse} does, and converts its fields as {@link fromWire} does. */
-export function readFields<S extends z.ZodRawShape>(schema: z.ZodObject<S>, answer: unknown, what: string): FromWire<S> {
+export function parseFields<S extends z.ZodRawShape>(schema: z.ZodObject<S>, answer: unknown, what: string): FromWire<S> {
   return fromWire(schema, parseResponse(schema, answer, what));
 }
 

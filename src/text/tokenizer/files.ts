@@ -20,7 +20,7 @@ export type Component = z.infer<typeof component>;
  * @param kind - Kind of the part for messages, such as `pre-tokenizer`.
  * @throws UnsupportedError `E_UNSUPPORTED` naming the part and the setting.
  */
-export function settingsOf<T extends z.ZodType>(kind: string, schema: T, part: Component): z.infer<T> {
+export function componentSettings<T extends z.ZodType>(kind: string, schema: T, part: Component): z.infer<T> {
   const result = schema.safeParse(part);
   if (result.success) return result.data;
   const { path, message } = first(result.error.issues);

@@ -1,7 +1,7 @@
 /** Tokens that a post-processor adds around a text, such as a BOS. */
 import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
-import { component, type Component, settingsOf } from "./files.ts";
+import { component, type Component, componentSettings } from "./files.ts";
 
 /** Tokens around a text, in order. */
 export interface AddedAround {
@@ -33,7 +33,7 @@ export function addedAround(part: Component | null): AddedAround {
     case "ByteLevel":
       return NOTHING;
     case "Sequence": {
-      const parts = settingsOf("post-processor", z.object({ processors: z.array(component) }), part).processors.map(addedAround);
+      const parts = componentSettings("post-processor", z.object({ processors: z.array(component) }), part).processors.map(addedAround);
       // Each processor adds its tokens around the result of the processors before it.
       return parts.reduce(
         (inner, outer) => ({
@@ -44,14 +44,14 @@ export function addedAround(part: Component | null): AddedAround {
       );
     }
     case "TemplateProcessing": {
-      const { single } = settingsOf("post-processor", template, part);
+      const { single } = componentSettings("post-processor", template, part);
       const textAt = single.findIndex((item) => "Sequence" in item);
       const tokens = (items: typeof single): string[] => items.flatMap((item) => ("SpecialToken" in item ? [item.SpecialToken.id] : []));
       return { before: tokens(single.slice(0, textAt)), after: tokens(single.slice(textAt + 1)) };
     }
     case "BertProcessing":
     case "RobertaProcessing": {
-      const { cls, sep } = settingsOf("post-processor", roberta, part);
+      const { cls, sep } = componentSettings("post-processor", roberta, part);
       return { before: [cls[0]], after: [sep[0]] };
     }
     default:

@@ -6,7 +6,7 @@
  */
 import { z } from "zod";
 import { UnsupportedError } from "../../base/errors.ts";
-import { component, type Component, settingsOf } from "./files.ts";
+import { component, type Component, componentSettings } from "./files.ts";
 import { translateRegex } from "./library.ts";
 import { asMatched } from "./unicode.ts";
 
@@ -49,27 +49,27 @@ export function compilePreTokenizer(part: Component | null): PreTokenizer {
   switch (part.type) {
     case "Sequence":
       return inSequence(
-        settingsOf("pre-tokenizer", z.object({ pretokenizers: z.array(component) }), part).pretokenizers.map(compilePreTokenizer),
+        componentSettings("pre-tokenizer", z.object({ pretokenizers: z.array(component) }), part).pretokenizers.map(compilePreTokenizer),
       );
     case "Split": {
-      const { pattern: given, behavior: kind, invert } = settingsOf("pre-tokenizer", split, part);
+      const { pattern: given, behavior: kind, invert } = componentSettings("pre-tokenizer", split, part);
       return splitting(given, kind, invert);
     }
     case "Digits":
       return splitting(
-        { Regex: settingsOf("pre-tokenizer", digits, part).individual_digits ? String.raw`\p{N}` : String.raw`\p{N}+` },
+        { Regex: componentSettings("pre-tokenizer", digits, part).individual_digits ? String.raw`\p{N}` : String.raw`\p{N}+` },
         "Isolated",
       );
     case "Punctuation":
-      return splitting({ Regex: String.raw`[\p{P}!-/:-@\[-\x60{-~]` }, settingsOf("pre-tokenizer", punctuation, part).behavior);
+      return splitting({ Regex: String.raw`[\p{P}!-/:-@\[-\x60{-~]` }, componentSettings("pre-tokenizer", punctuation, part).behavior);
     case "Whitespace":
       return splitting({ Regex: String.raw`\w+|[^\w\s]+` }, "Removed", true);
     case "WhitespaceSplit":
       return splitting({ Regex: String.raw`\s` }, "Removed");
     case "ByteLevel":
-      return byteLevelWords(settingsOf("pre-tokenizer", byteLevel, part));
+      return byteLevelWords(componentSettings("pre-tokenizer", byteLevel, part));
     case "Metaspace":
-      return spaceMarks(settingsOf("pre-tokenizer", metaspace, part));
+      return spaceMarks(componentSettings("pre-tokenizer", metaspace, part));
     default:
       throw new UnsupportedError(`tokenizer.json: the pre-tokenizer \`${part.type}\` is not supported.`);
   }

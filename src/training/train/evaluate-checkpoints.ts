@@ -3,7 +3,14 @@ import type { Environment } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
 import { resultOf } from "./loop.ts";
-import { checkEvaluation, checkIntegerOption, checkRunOptions, checkSampling, type EvaluationOptions, type RunOptions } from "./options.ts";
+import {
+  checkEvaluation,
+  checkIntegerOption,
+  checkRunOptions,
+  checkEvaluationSampling,
+  type EvaluationOptions,
+  type RunOptions,
+} from "./options.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import type { ResumeState } from "../../run/resume-state.ts";
 import { TrainingRun, type RunKind } from "./training-run.ts";
@@ -43,7 +50,7 @@ export interface EvaluateCheckpointsOptions<S>
 export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): TrainingRun {
   const { environment, checkpoints } = options;
   checkRunOptions(options);
-  checkSampling(options);
+  checkEvaluationSampling(options);
   checkEvaluation({}, environment);
   checkIntegerOption("seed", options.seed, Number.MIN_SAFE_INTEGER);
   const invalid = checkpoints.find((step, index) => !(Number.isSafeInteger(step) && step >= 0) || checkpoints.indexOf(step) !== index);

@@ -180,7 +180,7 @@ export function checkRunOptions(options: RunOptions): void {
   checkIntegerOption("orphanWaitMs", options.orphanWaitMs, 0);
   checkIntegerOption("keepTrajectories.every", options.keepTrajectories?.every, 1);
   checkIntegerOption("evaluation.every", options.evaluation?.every, 1);
-  checkSampling(options.evaluation, "evaluation.");
+  checkEvaluationSampling(options.evaluation, "evaluation.");
   checkProgress(options.progress);
   checkTrackers(options.trackers);
   const { keepCheckpoints: keep } = options;
@@ -199,7 +199,7 @@ export function checkRunOptions(options: RunOptions): void {
  * @param prefix - Prefix of the names of the options. @default none
  * @throws ArgumentError `E_ARGUMENT` for a value outside its bounds.
  */
-export function checkSampling(
+export function checkEvaluationSampling(
   { samples, temperature }: Pick<EvaluationOptions, "samples" | "temperature"> = {},
   prefix: "" | "evaluation." = "",
 ): void {

@@ -30,7 +30,7 @@ export interface JobStep {
 }
 
 /** Result of a step's job. */
-export interface JobOutcome {
+export interface StepJobResult {
   /** Null if only the job's checkpoint was found. */
   readonly jobId: string | null;
   readonly checkpointStep: number;
@@ -49,7 +49,7 @@ export interface JobOutcome {
  *
  * @throws JobFailedError `E_JOB_FAILED` if the job failed more than `jobRetries` times.
  */
-export async function awaitJob(step: JobStep): Promise<JobOutcome> {
+export async function awaitJob(step: JobStep): Promise<StepJobResult> {
   for (;;) {
     const known = openJob(step);
     const open = known ?? (await recordIntent(step));
@@ -85,7 +85,7 @@ async function recordIntent(step: JobStep): Promise<OpenJob> {
  *
  * @param isUnclear - Whether an earlier process may have requested the job already.
  */
-async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<JobOutcome> {
+async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<StepJobResult> {
   const sent = await submit(step, open, isUnclear);
   if (typeof sent !== "string") return sent;
   const { openJob: started } = await step.directory.record({ type: "job-start", step: step.step, attempt: open.attempt, jobId: sent });
@@ -98,7 +98,7 @@ async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<
  *
  * @returns The job's id, or its result if only its checkpoint was found.
  */
-async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<string | JobOutcome> {
+async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<string | StepJobResult> {
   const { model, signal } = step;
   const startedMs = performance.now();
   let mayExist = isUnclear;
@@ -123,7 +123,7 @@ async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise
 }
 
 /** Waits for the end of a running job. Records its gradient steps and warnings; a resumed run skips the recorded ones by their ids. */
-async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobOutcome> {
+async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<StepJobResult> {
   const { directory, model, signal } = step;
   const gradientSteps: Metrics[] = [];
   let total: number | null = null;
@@ -160,7 +160,7 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
  * Waits for the checkpoint of a job with an unknown id (an orphan). Returns null if none appears within `orphanWaitMs`; the job is then
  * assumed not to exist.
  */
-async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<JobOutcome | null> {
+async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<StepJobResult | null> {
   const startedMs = performance.now();
   for (let attempts = 0; ; attempts++) {
     const [newest] = await model.service.checkpoints.list(model.id, { order: "desc", max: 1, signal });
