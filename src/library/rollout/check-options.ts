@@ -15,7 +15,16 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   const { retries } = options;
   if (typeof retries === "object") checkOptionalInteger("retries.limit", retries.limit, 0);
   else checkOptionalInteger("retries", retries, 0);
-  const { timeoutMs, maxExceptions, temperature, chatTemplateKwargs: kwargs } = options;
+  checkAttemptOptions(options);
+  checkIndices(options.indices, scenarios);
+  checkProgress(options.progress);
+}
+
+/** Options that a training run checks when it is created, before its first rollouts. */
+type AttemptOptions = Pick<GatherOptions, "timeoutMs" | "maxExceptions" | "temperature" | "chatTemplateKwargs">;
+
+/** Checks timeout, allowed failures and sampling of rollouts. @throws ArgumentError `E_ARGUMENT` for an option out of range. */
+export function checkAttemptOptions({ timeoutMs, maxExceptions, temperature, chatTemplateKwargs: kwargs }: AttemptOptions): void {
   if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS))
     refuse("timeoutMs", "above 0 and at most 2147483647", timeoutMs);
   if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions))))
@@ -24,8 +33,6 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
     refuse("temperature", "a finite number of at least 0", temperature);
   if (kwargs !== undefined && (typeof kwargs !== "object" || kwargs === null || Array.isArray(kwargs)))
     refuse("chatTemplateKwargs", "an object of template variables by name", kwargs);
-  checkIndices(options.indices, scenarios);
-  checkProgress(options.progress);
 }
 
 /** Checks that all indices differ: scenarios with the same index would use the same seeds, and their groups could not be distinguished. */

@@ -3,6 +3,7 @@ import type { Model, PreferenceOptions, RlOptions, SftDataset, SftOptions } from
 import type { Environment, RolloutBroker } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
+import { checkAttemptOptions } from "../../library/rollout/check-options.ts";
 import { checkInteger, refuse } from "../../base/util/values.ts";
 import { checkProgress } from "../../base/progress/index.ts";
 import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
@@ -181,6 +182,7 @@ export function checkRunOptions(options: RunOptions): void {
   checkIntegerOption("keepTrajectories.every", options.keepTrajectories?.every, 1);
   checkIntegerOption("evaluation.every", options.evaluation?.every, 1);
   checkEvaluationSampling(options.evaluation, "evaluation.");
+  checkAttemptOptions({ timeoutMs: options.timeoutMs, chatTemplateKwargs: options.chatTemplateKwargs });
   checkProgress(options.progress);
   checkTrackers(options.trackers);
   const { keepCheckpoints: keep } = options;
@@ -224,6 +226,7 @@ export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
   checkIntegerOption("maxSkippedSteps", options.maxSkippedSteps, 1);
   checkIntegerOption("tokenReportEvery", options.tokenReportEvery, 0);
   checkIntegerOption("replacements", options.replacements, 0);
+  checkAttemptOptions({ temperature: options.temperature, maxExceptions: options.maxExceptions });
   checkBatchOptions(options);
   const environments = weightedEnvironments(options.environment).map(({ environment }) => environment);
   checkEvaluation(options.evaluation, environments.find(({ scenarios }) => scenarios.eval.length > 0) ?? environments[0]);
