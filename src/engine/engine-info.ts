@@ -64,6 +64,8 @@ export interface DeviceInfo {
   readonly adapter: string | null;
   /** Type in which weights that are not trained are stored. @default "float32" */
   readonly weightPrecision?: WeightPrecision | undefined;
+  /** Number format of the products with weights when large models are sampled. @default "float32" */
+  readonly rolloutPrecision?: RolloutPrecision | undefined;
 }
 
 /** Thread count that an engine trains with, and the throughput that it measured to choose the count. */

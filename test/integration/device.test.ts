@@ -16,8 +16,10 @@ async function start(options: ServiceOptions): Promise<Address> {
 
 const devices = async ({ url }: Address) => ((await (await fetch(`${url}/health`)).json()) as { devices: unknown }).devices;
 
-test("reports the processor in /health by default", async () => {
-  expect(await devices(await start({ device: "cpu" }))).toEqual([{ name: "cpu", adapter: null, weight_precision: "float32" }]);
+test.each(["float32", "int8"] as const)("reports the processor in /health, with rollouts in %s", async (rolloutPrecision) => {
+  expect(await devices(await start({ device: "cpu", rolloutPrecision }))).toEqual([
+    { name: "cpu", adapter: null, weight_precision: "float32", rollout_precision: rolloutPrecision },
+  ]);
 });
 
 /** Writes a model of 17 M random weights with the tokenizer of the shipped model. */
@@ -54,7 +56,7 @@ test.each([
     expect(warnings).toEqual([
       [warning, { reason: expect.stringMatching(/^The device "webgpu" could not be opened: .*driver/u) as string }],
     ]);
-    expect(await devices(service)).toEqual([{ name: "cpu", adapter: null, weight_precision: "float32" }]);
+    expect(await devices(service)).toEqual([{ name: "cpu", adapter: null, weight_precision: "float32", rollout_precision: "float32" }]);
   },
 );
 
@@ -64,7 +66,9 @@ test.skipIf(missingAdapter !== null)(
     const warnings: unknown[] = [];
     const logger = { info: () => {}, warn: (...line: unknown[]) => void warnings.push(line), error: console.error };
     const service = await start({ device: "webgpu", logger });
-    expect(await devices(service)).toEqual([{ name: "webgpu", adapter: expect.any(String) as string, weight_precision: "float32" }]);
+    expect(await devices(service)).toEqual([
+      { name: "webgpu", adapter: expect.any(String) as string, weight_precision: "float32", rollout_precision: "float32" },
+    ]);
     const { id } = await send(service, "POST", MODELS, { project: "demo", name: "device", base_model: BASE, lora: { rank: 4 } });
     const sft = { model_id: id, training_data_url: await uploadExamples(service, 4), config: { batch_size: 2 } };
     const events = await finishedEvents(service, (await send(service, "POST", SFT_JOBS, sft)).id);

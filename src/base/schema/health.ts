@@ -22,6 +22,8 @@ export const deviceHealth = z.object({
   adapter: z.string().nullable(),
   /** Type in which weights that are not trained are stored. */
   weight_precision: z.literal(["float32", "float16"]),
+  /** Number format of the products with weights when large models are sampled; `int8` only on the processor. */
+  rollout_precision: z.literal(["float32", "int8"]),
 });
 
 /** State of the file system that holds the service's data. */

@@ -36,10 +36,11 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
     const body: HealthReport = {
       status,
       workers: workers.map(({ name, state, restarts, restartsInMs }) => ({ name, state, restarts, restarts_in_ms: restartsInMs })),
-      devices: (engine.devices?.() ?? []).map(({ name, adapter, weightPrecision = "float32" }) => ({
+      devices: (engine.devices?.() ?? []).map(({ name, adapter, weightPrecision = "float32", rolloutPrecision = "float32" }) => ({
         name,
         adapter,
         weight_precision: weightPrecision,
+        rollout_precision: rolloutPrecision,
       })),
       storage: isLow ? LOW_SPACE : { state: "ok", message: null },
     };

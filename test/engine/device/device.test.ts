@@ -218,7 +218,7 @@ describe.skipIf(missingAdapter !== null)(
       const engine = await createOnnxEngine({ baseModels: { oracle: base.directory }, device: "auto" });
       onTestFinished(() => engine.close());
       await engine.loadPolicy({ base: "oracle" });
-      expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null }]);
+      expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null, rolloutPrecision: "float32" }]);
     });
   },
 );

@@ -131,7 +131,7 @@ describe.skipIf(missingFloat16 !== null)(
     test("with `auto`, models on the processor keep float32 weights", async () => {
       const engine = await start(TIED, { device: "auto" });
       await engine.loadPolicy({ base: "base" });
-      expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null }]);
+      expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null, rolloutPrecision: "float32" }]);
     });
   },
 );

@@ -53,7 +53,7 @@ export function processorUnit({ samplers: count, sampler, trainer: settings, onD
   });
   const helper = () => ({ name: "trainer-helper", role: "trainer", state: "running", restarts: helperRestarts, restartsInMs: 0 }) as const;
   return {
-    device: { name: "cpu", adapter: null },
+    device: { name: "cpu", adapter: null, rolloutPrecision: sampler.rolloutPrecision },
     samplers,
     trainer: trainer as unknown as ComputeUnit["trainer"],
     workers: () => [...samplers.status, trainer.status, ...(helperRestarts > 0 ? [helper()] : [])],
