@@ -20,8 +20,11 @@ import { databaseUrl, openDatabase } from "./store/open-database.ts";
 import { DiskSpace } from "./disk/space.ts";
 import { startAgeCleanup } from "./history/ages.ts";
 import { createHub, hubToken } from "./hub/hub.ts";
+import { toErrorResponse } from "./http/errors.ts";
+import { requestIdOf } from "./http/request-id.ts";
 import { createHttpServer, shuttingDown } from "./http/server.ts";
 import { readCertificate, renewCertificate } from "./http/tls.ts";
+import type { IncomingMessage } from "node:http";
 import type { Server as TlsServer } from "node:https";
 import { recover } from "./jobs/recovery.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./common/limits.ts";
@@ -193,7 +196,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       metrics,
       auditLog: options.auditLog ?? false,
     });
-    const prepare = sessionPaths(context.sessions, { apiKey, keys: context.keys });
+    const toKeyOfSession = sessionPaths(context.sessions, { apiKey, keys: context.keys });
+    const prepare = (request: IncomingMessage) =>
+      toKeyOfSession(request)?.catch((error: unknown) =>
+        toErrorResponse(error, { path: request.url ?? "", request: requestIdOf(request), logger: safeLogger }),
+      );
     const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), {
       prepare,
       slices,

@@ -82,8 +82,11 @@ export function shuttingDown(): Response {
 
 /** Options of {@link createHttpServer}. */
 interface HttpServerOptions {
-  readonly prepare?: (request: IncomingMessage) => Promise<void> | undefined;
+  /** Changes a request before it is handled, or resolves to a response, which answers the request instead. @default changes nothing */
+  readonly prepare?: (request: IncomingMessage) => Promise<Response | void> | undefined;
+  /** Time slices that the requests share with other work of the service. @default slices of their own */
   readonly slices?: TimeSlices;
+  /** Certificate of a server that speaks HTTPS. @default HTTP */
   readonly tls?: SecureContextOptions | undefined;
 }
 
@@ -94,8 +97,6 @@ interface HttpServerOptions {
  * connection per turn, so a slice in each turn would delay the last of 1,000 waiting connections by 1,000 slices.
  *
  * @param fetch - Handler of the requests that can be parsed.
- * @param options - `prepare`: changes a request before it is handled. @default changes nothing. `slices`: time slices that the requests
- *   share with other work of the service. @default slices of their own. `tls`: certificate of a server that speaks HTTPS. @default HTTP
  */
 export function createHttpServer(
   fetch: Parameters<typeof getRequestListener>[0],
@@ -119,9 +120,10 @@ export function createHttpServer(
     const entering = isProbe(request) ? undefined : slices.enter(newGroup(clientOf(request)));
     if (preparing === undefined && entering === undefined) void listener(request, response);
     else
-      void Promise.all([preparing, entering]).then(() => {
+      void Promise.all([preparing, entering]).then(([refusal]) => {
+        const answer = refusal instanceof Response ? getRequestListener(() => refusal) : listener;
         // The client may have left meanwhile.
-        if (!response.destroyed) void listener(request, response);
+        if (!response.destroyed) void answer(request, response);
       });
   };
   const server: Server = tls === undefined ? createServer(options, onRequest) : createTlsServer({ ...options, ...tls }, onRequest);

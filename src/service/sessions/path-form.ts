@@ -23,6 +23,8 @@ export interface PathCredentials {
  *
  * `{session}` is the key of a session, and other keys of the request are ignored; or its id, and the request has the key of the session,
  * of the service, or an API key that may sample for the session. All other requests stay unchanged.
+ *
+ * @returns a function that rejects with the error of the database if the session or the key cannot be read.
  */
 export function sessionPaths(
   sessions: StoredSessions,
@@ -30,7 +32,7 @@ export function sessionPaths(
 ): (request: IncomingMessage) => Promise<void> | undefined {
   const keyOf = async (id: string, { headers }: IncomingMessage): Promise<string | null> => {
     const presented = presentedKey(headers);
-    const row = presented === undefined ? undefined : await findSession(sessions.store, id).catch(() => undefined);
+    const row = presented === undefined ? undefined : await findSession(sessions.store, id);
     if (presented === undefined || row === undefined) return null;
     if (isEqual(presented, apiKey)) return sessions.keyForService(row, apiKey);
     if (isEqual(hashSessionKey(presented), row.key)) return presented;

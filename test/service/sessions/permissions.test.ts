@@ -1,5 +1,8 @@
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { openConnection } from "../../../src/service/store/connection.ts";
 import type { RouteSpec } from "../../../src/service/openapi/route.ts";
+import { onSqlite } from "../../support/postgres.ts";
 import { startTestService, UNKNOWN_ID } from "../support.ts";
 import { ask, CHAT, createSession, SESSIONS, user } from "./support.ts";
 
@@ -80,6 +83,22 @@ test("paths with a session's key or id sample for the session", async () => {
   expect((await service.ok("GET", `${SESSIONS}/${session.id}`)).requests).toBe(5);
   expect((await service.ok("GET", `${SESSIONS}/${other.id}`)).requests).toBe(0);
   expect(JSON.stringify(service.requests)).not.toContain(session.key);
+});
+
+test.each([
+  ["sessions", "service"],
+  ["api_keys", `wsk_${"a".repeat(43)}`],
+])("a path with a session's id fails with the error of the database if the table %s cannot be read", async (table, key) => {
+  onSqlite();
+  const service = await startTestService();
+  const { id } = await createSession(service);
+  const database = await openConnection(join(service.service.dataDir, "whetstone.db"), 1000);
+  database.exec(`ALTER TABLE ${table} RENAME TO unreadable`);
+  database.close();
+  const presented = key === "service" ? service.service.apiKey : key;
+  const answer = await service.call("POST", `/sessions/${id}/v1/chat/completions`, { messages: [user("a")] }, { key: presented });
+  expect([answer.status, answer.body.error.error_code]).toEqual([500, "E_INTERNAL"]);
+  expect(service.log).toContainEqual(expect.objectContaining({ level: "error", message: "A request failed" }));
 });
 
 test("limits are errors that name the field; an expired session is unknown", async () => {
