@@ -67,6 +67,17 @@ export async function storedFiles(store: Store, directory: DataDirectory): Promi
 }
 
 /**
+ * Returns the missing files that the database still references. Deletions remove the row before the file, so a file that was deleted since
+ * it was listed has no row any more. Damaged rows are left out.
+ */
+export async function stillReferenced(store: Store, directory: DataDirectory, missing: readonly StoredFile[]): Promise<StoredFile[]> {
+  if (missing.length === 0) return [];
+  const paths = new Set<string>();
+  for await (const { path } of eachStoredFile(store, directory, { onDamagedRow: () => undefined })) paths.add(path);
+  return missing.filter(({ path }) => paths.has(path));
+}
+
+/**
  * Yields all files that the database references and all files of fetched base models. The rows are read in pages, so rows that are added or
  * deleted meanwhile may be included or not. The contents of artifact files are yielded once, for one of their artifacts.
  *

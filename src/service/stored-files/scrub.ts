@@ -9,12 +9,14 @@ import type { ServiceLimits } from "../common/limits.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { Store } from "../store/tables.ts";
-import { eachStoredFile, isInStorage, type StoredFile } from "./inventory.ts";
+import { eachStoredFile, isInStorage, stillReferenced, type StoredFile } from "./inventory.ts";
 import type { StoredFiles } from "./stored-files.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Milliseconds between the starts of two rounds, unless a round takes longer. */
 const ROUND_MS = 24 * 60 * 60_000;
+/** Min milliseconds between two confirmations of missing files, because each lists all stored files. */
+const CONFIRMATION_MS = 60_000;
 /** Max milliseconds of a timer. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
@@ -59,14 +61,21 @@ async function scrub(context: ScrubContext, signal: AbortSignal): Promise<void> 
 async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<void> {
   const { store, directory, storage, files, limits, logger } = context;
   const pace = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
-  // Deletions remove the row before the file.
-  const isDeleted = async ({ path }: StoredFile) => {
-    for await (const file of eachStoredFile(store, directory, { onDamagedRow: () => undefined })) if (file.path === path) return false;
-    return true;
+  const logDamage = ({ path, digest }: StoredFile, finding: string) =>
+    logger.error("A stored file is damaged", { path: join(directory.root, path), finding, expected: digest });
+  /** Missing files that may have been deleted meanwhile. */
+  let missing: StoredFile[] = [];
+  let confirmedMs = -Infinity;
+  const confirmMissing = async () => {
+    const unconfirmed = missing;
+    missing = [];
+    for (const file of await stillReferenced(store, directory, unconfirmed)) logDamage(file, "the file is missing");
+    confirmedMs = performance.now();
   };
   const onDamagedRow = (error: Error) => logger.error("Stored files cannot be verified", { error: error.message });
   for await (const file of eachStoredFile(store, directory, { onDamagedRow })) {
     signal.throwIfAborted();
+    if (missing.length > 0 && performance.now() - confirmedMs >= CONFIRMATION_MS) await confirmMissing();
     try {
       await files.recheck(file, pace);
     } catch (error) {
@@ -74,15 +83,14 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
       const isMissing = isMissingFile(error);
       // The data directory has only some of the files.
       if (isMissing && storage.remote !== null && isInStorage(file)) continue;
-      // The check has logged other damage.
-      if (!WhetstoneError.isInstance(error) && !(isMissing && (await isDeleted(file)))) {
-        const finding = isMissing ? "the file is missing" : messageOf(error);
-        logger.error("A stored file is damaged", { path: join(directory.root, file.path), finding, expected: file.digest });
-      }
+      if (isMissing) missing.push(file);
+      // The check has logged the damage of files that it could read.
+      else if (!WhetstoneError.isInstance(error)) logDamage(file, messageOf(error));
       // No pause followed the last piece of a damaged file.
       await pace(Math.min(file.digest?.size_bytes ?? 0, PIECE_BYTES));
     }
   }
+  await confirmMissing();
 }
 
 /** Waits without keeping the process alive. @throws an `AbortError` if `signal` aborts. */

@@ -9,7 +9,7 @@ import type { RemoteFile } from "../storage/remote.ts";
 import type { Storage } from "../storage/storage.ts";
 import { unlessReferenced } from "../store/blob-locks.ts";
 import type { Store } from "../store/tables.ts";
-import { eachStoredFile, isInStorage, type StoredFile } from "./inventory.ts";
+import { eachStoredFile, isInStorage, stillReferenced, type StoredFile } from "./inventory.ts";
 
 /** Milliseconds between two rounds. */
 const ROUND_MS = 24 * 60 * 60_000;
@@ -120,8 +120,5 @@ async function confirmed(
 ): Promise<StoredFile[]> {
   const missing: StoredFile[] = [];
   for (const file of suspects) if (file.digest !== null && !(await storage.has(file.path, file.digest))) missing.push(file);
-  if (missing.length === 0) return [];
-  const later = new Set<string>();
-  for await (const { path } of eachStoredFile(store, directory, { onDamagedRow: () => undefined })) later.add(path);
-  return missing.filter(({ path }) => later.has(path));
+  return stillReferenced(store, directory, missing);
 }
