@@ -1,5 +1,6 @@
 /** Results of a training job for the fine-tuning interface: checkpoints during the job, names of checkpoints, and the file of metrics. */
-import { removeBlob, requireBlob } from "../artifacts/remove-blob.ts";
+import { ConflictError } from "../../base/errors.ts";
+import { BlobRemovedError, removeBlob, requireBlob } from "../artifacts/remove-blob.ts";
 import { insertFile } from "../store/files.ts";
 import { isReinforcement, type FineTuningResults } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
@@ -85,7 +86,10 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
   const { sha256, sizeBytes } = blob;
   return {
     async commit(transaction) {
-      await requireBlob(transaction, blobs, blob);
+      await requireBlob(transaction, blobs, blob).catch((error: unknown) => {
+        // The queue takes an `UnavailableError` for a death of the trainer and runs the job again.
+        throw error instanceof BlobRemovedError ? resultsRemoved(error) : error;
+      });
       const file = {
         entity: job.entity,
         filename: RESULTS_FILE,
@@ -103,6 +107,12 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
       await removeBlob(context, sha256);
     },
   };
+}
+
+function resultsRemoved(cause: BlobRemovedError): ConflictError {
+  const message =
+    "The file with the metrics of the job's steps was deleted through another process of the service before the job ended: a file with equal contents was deleted there. Create the job again";
+  return new ConflictError(message, { cause });
 }
 
 /** Yields the lines of the file with the metrics of each step. */

@@ -1,11 +1,11 @@
-import { readFile } from "node:fs/promises";
+import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type OpenAI from "openai";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { deferred } from "../../../src/base/util/deferred.ts";
-import { queryTestStore } from "../../support/postgres.ts";
+import { missingPostgres, queryTestStore, temporarySchema } from "../../support/postgres.ts";
 import type { ScriptedEngineOptions } from "../../../src/testing/index.ts";
-import { chatLines, restartable, RL_JOBS, startTestService, type TestService, statePath } from "../support.ts";
+import { chatLines, restartable, RL_JOBS, startTestService, temporaryDirectory, type TestService, statePath } from "../support.ts";
 import { clientOf, createJob, eventsOf, finished, supervised, upload } from "./support.ts";
 
 /** An engine whose optimizer step stops at these numbers until `release`. */
@@ -182,3 +182,23 @@ test("lists jobs newest first, by cursor and by metadata", async () => {
   expect(await all({ metadata: null })).toEqual([ids[1]]);
   await expect(client.fineTuning.jobs.list({ after: "ftjob-none" })).rejects.toMatchObject({ status: 400, param: "after" });
 });
+
+test.skipIf(missingPostgres !== null)(
+  `a job fails with the reason if another process removes the contents of its result file${missingPostgres === null ? "" : `: ${missingPostgres}`}`,
+  async () => {
+    const dataDir = await temporaryDirectory();
+    const blobs = join(dataDir, "artifacts", "blobs");
+    const removeResults = async () => {
+      for (const entry of await readdir(blobs, { recursive: true, withFileTypes: true })) {
+        const path = join(entry.parentPath, entry.name);
+        if (entry.isFile() && (await readFile(path, "utf8")).startsWith("step,")) await rm(path);
+      }
+    };
+    const before: ScriptedEngineOptions["before"] = async ({ verb }) => (verb === "saveState" ? removeResults() : undefined);
+    const service = await startTestService({ dataDir, database: temporarySchema(), engine: { before } });
+    const job = await finished(clientOf(service), (await createJob(clientOf(service), settings)).id);
+    expect(job).toMatchObject({ status: "failed", result_files: [] });
+    expect(job.error!.message).toContain("The file with the metrics of the job's steps was deleted through another process");
+    expect(service.log).not.toContainEqual(expect.objectContaining({ message: expect.stringContaining("trainer died") }));
+  },
+);
