@@ -91,7 +91,7 @@ export function checkItem(grader: Grader, item: unknown, { at = [] }: CheckOptio
  * @throws UnsupportedError, ArgumentError as {@link checkGrader}.
  */
 export function parseGrader(grader: unknown, at: Path = []): Grader {
-  checkSupport(grader, at);
+  rejectUnsupported(grader, at);
   const type = isRecord(grader) ? grader["type"] : undefined;
   const schema = typeof type === "string" && Object.hasOwn(SCHEMAS, type) ? SCHEMAS[type as Grader["type"]] : null;
   if (schema === null) {
@@ -100,11 +100,12 @@ export function parseGrader(grader: unknown, at: Path = []): Grader {
   }
   const parsed = parseWith<typeof schema>(schema, grader, at, "the grader");
   if (!("data" in parsed)) throw new ArgumentError(`Invalid grader: ${parsed.mismatch.text}`, { param: parsed.mismatch.param });
-  if (parsed.data.type === "multi") checkVariables(Object.keys(parsed.data.graders), at);
+  if (parsed.data.type === "multi") rejectFunctionNames(Object.keys(parsed.data.graders), at);
   return parsed.data;
 }
 
-function checkVariables(variables: readonly string[], at: Path): void {
+/** Rejects variables of a multi grader that its formula would read as functions. */
+function rejectFunctionNames(variables: readonly string[], at: Path): void {
   const name = variables.find((variable) => FUNCTION_NAMES.includes(variable));
   if (name === undefined) return;
   const message = `Invalid grader: expected variables that are not functions of formulas (${FUNCTION_NAMES.join(", ")}), got \`${name}\``;
@@ -114,8 +115,12 @@ function checkVariables(variables: readonly string[], at: Path): void {
 /** Content parts of model graders without a text. */
 const UNSUPPORTED_PARTS: readonly unknown[] = ["input_image", "input_audio"];
 
-/** @throws UnsupportedError `E_UNSUPPORTED` naming a part of OpenAI's format that is not supported. */
-function checkSupport(grader: unknown, at: Path): void {
+/**
+ * Rejects parts of OpenAI's format that are not supported, before the schema reports them as unknown.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the part.
+ */
+function rejectUnsupported(grader: unknown, at: Path): void {
   if (!isRecord(grader)) return;
   const refuse = (path: Path, message: string): never => {
     throw new UnsupportedError(message, { param: paramOf([...at, ...path]) });
@@ -138,14 +143,18 @@ function checkSupport(grader: unknown, at: Path): void {
       refuse(path, `Grader input of the type \`${String(part["type"])}\` is not supported: only texts are`);
   }
   if (type !== "multi" || !isRecord(graders)) return;
-  // A multi grader may have one grader in place of an object of graders.
-  const isSingleGrader = typeof graders["type"] === "string";
-  const parts: (readonly [Path, unknown])[] = Object.entries(graders).map(([variable, part]) => [["graders", variable], part]);
-  for (const [path, part] of isSingleGrader ? [[["graders"], graders] as const] : parts) {
+  for (const { path, part } of partsOf(graders)) {
     const isMulti = isRecord(part) && part["type"] === "multi";
     if (isMulti) refuse(path, "A multi grader inside another one is not supported: combine their formulas");
-    checkSupport(part, [...at, ...path]);
+    rejectUnsupported(part, [...at, ...path]);
   }
+}
+
+/** Returns the parts of a multi grader that was not parsed, with their paths in it. */
+function partsOf(graders: Readonly<Record<string, unknown>>): { readonly part: unknown; readonly path: Path }[] {
+  // OpenAI's format also permits one grader in place of an object of graders by variable.
+  if (typeof graders["type"] === "string") return [{ part: graders, path: ["graders"] }];
+  return Object.entries(graders).map(([variable, part]) => ({ part, path: ["graders", variable] }));
 }
 
 /** Returns the content parts of the messages of a model grader that was not parsed. */
@@ -188,7 +197,7 @@ function templatesOfContent(content: GraderMessage["content"], at: Path): Templa
   return content.flatMap((part, index) => templatesOfContent(part, [...at, index]));
 }
 
-/** Runs a check whose error has no path. @throws ArgumentError `E_ARGUMENT` with the path of the checked value, for its GraderError */
+/** Runs a check. @throws ArgumentError `E_ARGUMENT` with the path of the checked value, in place of the GraderError of the check */
 function withParam(path: Path, check: () => unknown, subject = "Invalid grader"): void {
   try {
     check();

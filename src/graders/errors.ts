@@ -38,6 +38,6 @@ export class GraderError extends WhetstoneError {
 const SAMPLE_FAILURES: readonly GraderErrorFlag[] = ["sample_parse_error"];
 
 /** Returns the first error that the sample does not cause; null if the sample has a reward. */
-export function failureOf(errors: readonly GraderError[]): GraderError | null {
+export function firstFailure(errors: readonly GraderError[]): GraderError | null {
   return errors.find(({ flag }) => !SAMPLE_FAILURES.includes(flag)) ?? null;
 }

@@ -66,7 +66,7 @@ interface Parser {
   readonly variables: readonly string[];
   /** Index of the next token. */
   index: number;
-  /** Number of levels that enclose the next token; see {@link nested}. */
+  /** Number of levels that enclose the next token; see {@link parseNested}. */
   depth: number;
 }
 
@@ -83,8 +83,8 @@ export function parseFormula(text: string, variables: readonly string[]): Formul
     throw new GraderError("formula_parse_error", `Expected a formula of at most ${MAX_FORMULA_LENGTH} characters, got ${text.length}`);
   }
   const parser: Parser = { text, tokens: tokensOf(text), variables, index: 0, depth: 0 };
-  const formula = sum(parser);
-  if (next(parser).type !== "end") throw unexpectedError(parser, "an operator or the end");
+  const formula = parseSum(parser);
+  if (peek(parser).type !== "end") throw unexpectedError(parser, "an operator or the end");
   return formula;
 }
 
@@ -106,14 +106,14 @@ export function evaluateFormula(formula: Formula, scores: Readonly<Record<string
   }
 }
 
-/** Returns the next token without consuming it. */
-function next({ tokens, index }: Parser): Token {
+/** Returns the next token without consuming it; after the last token, the end. */
+function peek({ tokens, index }: Parser): Token {
   return tokens[index] ?? { type: "end", text: "", position: 0 };
 }
 
 /** Consumes the next token if it is one of the symbols; null otherwise. */
 function takeSymbol<Symbol extends string>(parser: Parser, symbols: readonly Symbol[]): Symbol | null {
-  const { type, text } = next(parser);
+  const { type, text } = peek(parser);
   const found = symbols.find((symbol) => type === "symbol" && symbol === text);
   if (found === undefined) return null;
   parser.index++;
@@ -121,7 +121,7 @@ function takeSymbol<Symbol extends string>(parser: Parser, symbols: readonly Sym
 }
 
 function unexpectedError(parser: Parser, expected: string): GraderError {
-  const { type, text, position } = next(parser);
+  const { type, text, position } = peek(parser);
   const got = type === "end" ? "the end" : `\`${text}\` at position ${position + 1}`;
   return new GraderError("formula_parse_error", `Expected ${expected} in the formula \`${shortened(parser.text)}\`, got ${got}`);
 }
@@ -131,12 +131,12 @@ function shortened(text: string): string {
 }
 
 /** Parses `term + term − …`. */
-function sum(parser: Parser): Formula {
-  return chain(parser, ["+", "-"], (each) => chain(each, ["*", "/"], signed));
+function parseSum(parser: Parser): Formula {
+  return parseChain(parser, ["+", "-"], (each) => parseChain(each, ["*", "/"], parseSigned));
 }
 
 /** Parses operands of operators with the same precedence, which are left-associative. */
-function chain(parser: Parser, operators: readonly Operator[], operand: (parser: Parser) => Formula): Formula {
+function parseChain(parser: Parser, operators: readonly Operator[], operand: (parser: Parser) => Formula): Formula {
   let left = operand(parser);
   for (let operator = takeSymbol(parser, operators); operator !== null; operator = takeSymbol(parser, operators)) {
     left = { type: "operation", operator, left, right: operand(parser) };
@@ -145,38 +145,38 @@ function chain(parser: Parser, operators: readonly Operator[], operand: (parser:
 }
 
 /** Parses a power with the signs before it. */
-function signed(parser: Parser): Formula {
-  return nested(parser, () => {
+function parseSigned(parser: Parser): Formula {
+  return parseNested(parser, () => {
     const sign = takeSymbol(parser, ["-", "+"]);
-    if (sign === null) return power(parser);
-    const operand = signed(parser);
+    if (sign === null) return parsePower(parser);
+    const operand = parseSigned(parser);
     return sign === "-" ? { type: "negation", operand } : operand;
   });
 }
 
 /** Parses an operand with its exponent, if any. */
-function power(parser: Parser): Formula {
-  const base = primary(parser);
+function parsePower(parser: Parser): Formula {
+  const base = parsePrimary(parser);
   if (takeSymbol(parser, ["^"]) === null) return base;
-  return { type: "operation", operator: "^", left: base, right: signed(parser) };
+  return { type: "operation", operator: "^", left: base, right: parseSigned(parser) };
 }
 
 /** Parses a number, a variable, a call or a formula in parentheses. */
-function primary(parser: Parser): Formula {
-  const { type, text } = next(parser);
+function parsePrimary(parser: Parser): Formula {
+  const { type, text } = peek(parser);
   if (type === "number") {
     parser.index++;
     return { type: "number", value: Number(text) };
   }
-  if (type === "name") return isFunctionName(text) ? call(parser, text) : variable(parser, text);
+  if (type === "name") return isFunctionName(text) ? parseCall(parser, text) : parseVariable(parser, text);
   if (takeSymbol(parser, ["("]) === null) throw unexpectedError(parser, "a number, a grader, a function or `(`");
-  const parenthesized = sum(parser);
+  const parenthesized = parseSum(parser);
   if (takeSymbol(parser, [")"]) === null) throw unexpectedError(parser, "an operator or `)`");
   return parenthesized;
 }
 
 /** Parses a variable. @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for an unknown name */
-function variable(parser: Parser, name: string): Formula {
+function parseVariable(parser: Parser, name: string): Formula {
   if (!parser.variables.includes(name)) {
     const known = `graders: ${parser.variables.join(", ")}; functions: ${FUNCTION_NAMES.join(", ")}`;
     const message = `Expected a grader or a function in the formula \`${shortened(parser.text)}\`, got \`${name}\`; ${known}`;
@@ -187,11 +187,11 @@ function variable(parser: Parser, name: string): Formula {
 }
 
 /** Parses a function with its operands. */
-function call(parser: Parser, name: FunctionName): Formula {
+function parseCall(parser: Parser, name: FunctionName): Formula {
   parser.index++;
   if (takeSymbol(parser, ["("]) === null) throw unexpectedError(parser, `\`(\` after \`${name}\``);
-  const operands = [sum(parser)];
-  while (takeSymbol(parser, [","]) !== null) operands.push(sum(parser));
+  const operands = [parseSum(parser)];
+  while (takeSymbol(parser, [","]) !== null) operands.push(parseSum(parser));
   if (takeSymbol(parser, [")"]) === null) throw unexpectedError(parser, "an operator, `,` or `)`");
   if (operands.length > FUNCTIONS[name].operands) {
     const message = `Expected one operand of \`${name}\` in the formula \`${shortened(parser.text)}\`, got ${operands.length}`;
@@ -200,8 +200,8 @@ function call(parser: Parser, name: FunctionName): Formula {
   return { type: "call", name, operands };
 }
 
-/** Parses one level deeper. @throws GraderError `E_GRADER` beyond {@link MAX_FORMULA_DEPTH} levels */
-function nested(parser: Parser, parse: () => Formula): Formula {
+/** Parses one level deeper. Parentheses, calls, signs and powers all recurse through {@link parseSigned}, which alone counts the levels. @throws GraderError `E_GRADER` beyond {@link MAX_FORMULA_DEPTH} levels */
+function parseNested(parser: Parser, parse: () => Formula): Formula {
   if (parser.depth >= MAX_FORMULA_DEPTH) {
     throw new GraderError("formula_parse_error", `Expected a formula nested at most ${MAX_FORMULA_DEPTH} levels deep, got more`);
   }

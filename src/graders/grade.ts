@@ -1,4 +1,4 @@
-/** Scores of graders. Failures are part of an outcome; only an abort rejects. */
+/** Scores of graders. The failure of a grader is part of its result; only an abort, or an error in the code of the caller, rejects. */
 import type { Grader, MultiGrader, SingleGrader, StringCheckGrader, TextMetric } from "../base/schema/index.ts";
 import { zip } from "../base/util/values.ts";
 import { GraderError } from "./errors.ts";
@@ -114,19 +114,19 @@ async function gradeMulti(grader: MultiGrader, context: GradeContext): Promise<G
   const entries = Object.entries(grader.graders);
   const formula = formulaOf(grader);
   if (formula instanceof GraderError) return { reward: 0, errors: [formula], answers: [], parts: [] };
-  const outcomes = await Promise.all(entries.map(([, part]) => gradeSingle(part, context)));
-  const parts = zip(entries, outcomes).map(([[variable, { name }], { reward }]) => ({ variable, name, reward }));
+  const results = await Promise.all(entries.map(([, part]) => gradeSingle(part, context)));
+  const parts = zip(entries, results).map(([[variable, { name }], { reward }]) => ({ variable, name, reward }));
   const value = evaluateFormula(formula, Object.fromEntries(parts.map(({ variable, reward }) => [variable, reward])));
-  const partResults = {
-    errors: outcomes.flatMap((outcome) => outcome.errors),
-    answers: outcomes.flatMap((outcome) => outcome.answers),
+  const ofParts = {
+    errors: results.flatMap(({ errors }) => errors),
+    answers: results.flatMap(({ answers }) => answers),
     parts,
   };
-  if (Number.isFinite(value)) return { reward: value, ...partResults };
+  if (Number.isFinite(value)) return { reward: value, ...ofParts };
   const scores = parts.map(({ variable, reward }) => `${variable} = ${reward}`).join(", ");
   const message = `Expected a finite value of \`${grader.calculate_output}\`, got ${value} for ${scores}`;
   const error = withGraderName(new GraderError("formula_parse_error", message), grader.name);
-  return { ...partResults, reward: 0, errors: [...partResults.errors, error] };
+  return { ...ofParts, reward: 0, errors: [...ofParts.errors, error] };
 }
 
 /** Parses the formula of a multi grader. Returns the error of a formula that does not parse. */

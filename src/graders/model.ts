@@ -55,16 +55,16 @@ export interface AskOptions {
  * @throws the signal's reason.
  */
 export async function askModel(grader: ModelGrader, { complete, signal, render, onAnswer }: AskOptions): Promise<number> {
-  const request = requestOf(grader, render);
+  const request = graderRequest(grader, render);
   const completion = await withGraderErrors(() => complete(request, { signal }), signal);
-  onAnswer(answerOf(completion, grader.model));
-  const text = textOf(completion);
+  onAnswer(modelAnswer(completion, grader.model));
+  const text = answerText(completion);
   if (grader.type === "label_model") {
-    const label = resultOf(text, labelAnswer(grader.labels));
+    const label = parseResult(text, labelAnswer(grader.labels));
     return Number(grader.passing_labels.includes(label));
   }
   const [low = 0, high = 1] = grader.range ?? [];
-  return Math.min(high, Math.max(low, resultOf(text, scoreAnswer)));
+  return Math.min(high, Math.max(low, parseResult(text, scoreAnswer)));
 }
 
 /** Sends a request. @throws GraderError `E_GRADER` for a failed request and for a timeout of the model */
@@ -83,7 +83,7 @@ async function withGraderErrors(send: () => Promise<ChatCompletion>, signal: Abo
 }
 
 /** Returns the chat request of a model grader. The answer has the steps before the result, so that the model reasons before it decides. */
-function requestOf(grader: ModelGrader, render: AskOptions["render"]): ChatCompletionRequest {
+function graderRequest(grader: ModelGrader, render: AskOptions["render"]): ChatCompletionRequest {
   const messages = grader.input.map((message) => requestMessageOf(message, render));
   const isScore = grader.type === "score_model";
   const result = isScore ? { type: "number" } : { type: "string", enum: grader.labels };
@@ -114,7 +114,7 @@ function requestMessageOf({ role, content }: GraderMessage, render: AskOptions["
 }
 
 /** Returns the tokens of an answer. `requested` is the model of the request, for servers that name none. */
-function answerOf({ model, usage }: ChatCompletion, requested: string): ModelAnswer {
+function modelAnswer({ model, usage }: ChatCompletion, requested: string): ModelAnswer {
   return {
     model: model || requested,
     promptTokens: usage?.prompt_tokens ?? 0,
@@ -124,7 +124,7 @@ function answerOf({ model, usage }: ChatCompletion, requested: string): ModelAns
 }
 
 /** Returns the text of the first choice. @throws GraderError `E_GRADER` for a refusal, an empty answer, and one that was cut off */
-function textOf({ choices }: ChatCompletion): string {
+function answerText({ choices }: ChatCompletion): string {
   const [choice] = choices ?? [];
   const { content, refusal } = choice?.message ?? {};
   if (refusal || choice?.finish_reason === "content_filter") {
@@ -148,7 +148,7 @@ const scoreAnswer = z.strictObject({ steps, result: z.number() });
 const labelAnswer = (labels: readonly string[]) => z.strictObject({ steps, result: z.literal(labels) });
 
 /** Returns the result of an answer. @throws GraderError `E_GRADER` for an answer that does not have the form of the schema */
-function resultOf<T>(text: string, schema: z.ZodType<{ readonly result: T }>): T {
+function parseResult<T>(text: string, schema: z.ZodType<{ readonly result: T }>): T {
   const parsed = parseWith(schema, parseJson(text), [], "the answer");
   if ("data" in parsed) return parsed.data.result;
   const expected = 'Expected `{"steps": […], "result": …}` as the answer of the model';

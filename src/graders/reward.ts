@@ -3,7 +3,7 @@ import type { Grader } from "../base/schema/index.ts";
 import { textOf } from "../base/trajectory/messages.ts";
 import { normalizedReward, REWARD_PREFIX, type Reward, type RewardScore, type ScoredTrajectory } from "../base/trajectory/scoring.ts";
 import { checkGrader } from "./check.ts";
-import { failureOf } from "./errors.ts";
+import { firstFailure } from "./errors.ts";
 import { grade, type GradeResult } from "./grade.ts";
 import type { GraderComplete } from "./model.ts";
 import { requireComplete } from "./run.ts";
@@ -76,9 +76,9 @@ function sampleOf(trajectory: ScoredTrajectory): GraderSample {
   return { output_text: text, output_tools: message.tool_calls ?? [], choices };
 }
 
-/** Converts an outcome to a score. `label` is the name of the reward. @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
+/** Converts the result of a grader to a score. `label` is the name of the reward. @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
 function scoreOf({ reward: value, errors, parts, answers }: GradeResult, label: string): RewardScore {
-  const failure = failureOf(errors);
+  const failure = firstFailure(errors);
   if (failure !== null) throw failure;
   const metrics = Object.fromEntries(parts.map(({ variable, reward: score }) => [`${REWARD_PREFIX}${label}/${variable}`, score]));
   const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, answer) => sum + answer[key], 0);

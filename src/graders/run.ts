@@ -57,20 +57,20 @@ export async function runGraderWith(
   const startMs = performance.now();
   const parsed = parseGrader(grader);
   const values = { item, sample: gradedSample(sample) };
-  const outcome = await grade(parsed, { values, complete: requireComplete(parsed, complete), similarity, signal });
+  const result = await grade(parsed, { values, complete: requireComplete(parsed, complete), similarity, signal });
   const seconds = (performance.now() - startMs) / 1000;
   return {
-    reward: outcome.reward,
-    sub_rewards: Object.fromEntries(outcome.parts.map(({ variable, reward }) => [variable, reward])),
-    model_grader_token_usage_per_model: usageByModel(outcome.answers),
+    reward: result.reward,
+    sub_rewards: Object.fromEntries(result.parts.map(({ variable, reward }) => [variable, reward])),
+    model_grader_token_usage_per_model: usageByModel(result.answers),
     metadata: {
       name: parsed.name,
       type: parsed.type,
-      errors: errorsOf(outcome.errors, values.sample),
+      errors: errorsOf(result.errors, values.sample),
       execution_time: seconds,
-      scores: Object.fromEntries(outcome.parts.map(({ name, reward }) => [name, reward])),
-      token_usage: outcome.answers.length === 0 ? null : totalTokens(outcome),
-      sampled_model_name: outcome.answers[0]?.model ?? null,
+      scores: Object.fromEntries(result.parts.map(({ name, reward }) => [name, reward])),
+      token_usage: result.answers.length === 0 ? null : totalTokens(result),
+      sampled_model_name: result.answers[0]?.model ?? null,
     },
   };
 }

@@ -63,7 +63,7 @@ function parsePath(source: string): TemplatePath {
   if (keys === null) {
     throw templateError(`Expected a path such as \`.name\`, \`[0]\` or \`["name"]\` after \`${namespace}\`, got \`${source}\``);
   }
-  if (namespace === "sample") checkVariable(keys[0], source);
+  if (namespace === "sample") checkSampleVariable(keys[0], source);
   return { namespace, keys, source };
 }
 
@@ -77,7 +77,7 @@ function parseMembers(text: string): readonly [Key, ...Key[]] | null {
   return firstKey === undefined || !isComplete ? null : [firstKey, ...otherKeys];
 }
 
-function checkVariable(variable: Key, source: string): void {
+function checkSampleVariable(variable: Key, source: string): void {
   if (variable === "output_audio") throw templateError(`\`${source}\`: audio is not supported; grade the text of the sample`);
   if (SAMPLE_VARIABLES.includes(variable)) return;
   throw templateError(`\`${source}\`: \`sample\` has no variable \`${variable}\`; it has: ${SAMPLE_VARIABLES.join(", ")}`);
@@ -103,8 +103,8 @@ export function valueAt({ namespace, keys, source }: TemplatePath, values: Templ
   let value: unknown = values[namespace];
   let path: string = namespace;
   for (const key of keys) {
-    const problem = problemOf(value, key, path);
-    if (problem !== null) throw new GraderError(MISSING_FLAGS[namespace], `\`${source}\`: ${problem}`);
+    const missing = missingMember(value, key, path);
+    if (missing !== null) throw new GraderError(MISSING_FLAGS[namespace], `\`${source}\`: ${missing}`);
     value = (value as Readonly<Record<Key, unknown>>)[key];
     path += typeof key === "number" ? `[${key}]` : `.${key}`;
   }
@@ -114,8 +114,8 @@ export function valueAt({ namespace, keys, source }: TemplatePath, values: Templ
 /** Flags of the error for a value that does not exist. */
 const MISSING_FLAGS = { item: "invalid_variable_error", sample: "sample_parse_error" } as const;
 
-/** Describes why a value lacks a member; null if it has it. Inherited members such as `constructor` do not count. */
-function problemOf(value: unknown, key: Key, path: string): string | null {
+/** Describes that a value lacks a member; null if it has the member. Inherited members such as `constructor` do not count. */
+function missingMember(value: unknown, key: Key, path: string): string | null {
   if (Array.isArray(value)) {
     const isIndex = typeof key === "number" || /^\d+$/u.test(key);
     return isIndex && Number(key) < value.length ? null : `\`${path}\` has no element \`${key}\`; it has ${value.length} elements`;

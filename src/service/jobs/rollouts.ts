@@ -8,7 +8,7 @@ import { toHistories, toHistoryMembers } from "../../base/trajectory/histories.t
 import { delay } from "../../base/util/delay.ts";
 import { first } from "../../base/util/values.ts";
 import { grade, type Similarity } from "../../graders/grade.ts";
-import { failureOf } from "../../graders/errors.ts";
+import { firstFailure } from "../../graders/errors.ts";
 import type { GraderComplete } from "../../graders/model.ts";
 import { gradedSample } from "../../graders/sample.ts";
 import type { ReinforcementRow } from "../training-data/reinforcement-data.ts";
@@ -102,7 +102,7 @@ async function playRollout(context: JobRolloutContext, { row, seed }: PlannedSam
   const complete: GraderComplete = (graderRequest, options) => withRoom(() => chat.complete({ seed, ...graderRequest }, options), signal);
   const values = { item: row.item, sample: gradedSample(sample) };
   const { reward, errors } = await grade(grader, { values, complete, similarity, signal });
-  return { trajectory: trajectoryOf(request, completion, { reward, step }), failure: failureOf(errors) };
+  return { trajectory: trajectoryOf(request, completion, { reward, step }), failure: firstFailure(errors) };
 }
 
 /** Sends a request, again and again while the service has no room for it. */
