@@ -17,36 +17,47 @@ const RUNNING_RETRY_MS = 1000;
 /** Account of an API key or an entity: its limits, and how far they are used in this process. */
 export class Account {
   /** Owner of the account in messages, such as "the entity 'acme'". */
-  readonly owner: string;
-  /** Bucket of chat completions; null = no limit. */
-  requests: TokenBucket | null = null;
-  /** Bucket of the tokens of prompts and answers; null = no limit. */
-  tokens: TokenBucket | null = null;
+  readonly #owner: string;
+  #requests: TokenBucket | null = null;
+  #tokens: TokenBucket | null = null;
   /** Max choices that run at a time; null = no limit. */
   #maxRunning: number | null = null;
-  /** Number of choices that run now. */
-  running = 0;
+  #running = 0;
 
   constructor(owner: string) {
-    this.owner = owner;
+    this.#owner = owner;
+  }
+
+  /** Bucket of chat completions; null = no limit. */
+  get requests(): TokenBucket | null {
+    return this.#requests;
+  }
+
+  /** Bucket of the tokens of prompts and answers; null = no limit. */
+  get tokens(): TokenBucket | null {
+    return this.#tokens;
+  }
+
+  /** Number of choices that run now. */
+  get running(): number {
+    return this.#running;
   }
 
   /** Replaces the limits. The use so far still counts. */
   limit({ requests_per_minute: requests, tokens_per_minute: tokens, running_choices: running }: KeyLimits): void {
-    this.requests = bucketFor(requests ?? null, this.requests);
-    this.tokens = bucketFor(tokens ?? null, this.tokens);
+    this.#requests = bucketFor(requests ?? null, this.#requests);
+    this.#tokens = bucketFor(tokens ?? null, this.#tokens);
     this.#maxRunning = running ?? null;
   }
 
   /**
-   * Checks that a request may start now.
+   * Checks that a request may start now. Charges nothing, because a request has several accounts and starts only if all of them admit it.
    *
    * @throws RateLimitError `E_RATE_LIMIT` naming the limit, and the time until the request may be sent again.
    * @throws QuotaError `E_QUOTA` for more choices than may ever run at a time.
    */
   require(choices: number): void {
-    const { owner, requests, tokens, running } = this;
-    const max = this.#maxRunning;
+    const [owner, running, max] = [this.#owner, this.#running, this.#maxRunning];
     if (max !== null && choices > max)
       throw new QuotaError(
         `Expected at most ${max} choices in a request of ${owner} (\`running_choices\`), got ${choices}. Send several smaller requests`,
@@ -56,15 +67,35 @@ export class Account {
         `Expected at most ${max} running choices of ${owner} (\`running_choices\`), got ${running} and a request for ${choices}. Send it again when others have ended`,
         { retryAfterMs: RUNNING_RETRY_MS },
       );
-    // The tokens of the request are not known yet.
-    for (const [name, bucket] of Object.entries({ requests_per_minute: requests, tokens_per_minute: tokens })) {
-      if (bucket === null || bucket.level >= 1) continue;
-      const retryAfterMs = Math.ceil(name === "requests_per_minute" ? bucket.nextTurnMs() : bucket.msUntil(1));
-      const what = name.replaceAll("_", " ");
-      throw new RateLimitError(
-        `Expected at most ${bucket.perMinute} ${what} of ${owner} (\`${name}\`). Send the request again in ${(retryAfterMs / 1000).toFixed(1)} s`,
-        { retryAfterMs },
-      );
-    }
+    this.#requireUnit("requests_per_minute", this.#requests, (bucket) => bucket.nextTurnMs());
+    // The tokens of the request are not known yet, so one is enough.
+    this.#requireUnit("tokens_per_minute", this.#tokens, (bucket) => bucket.msUntil(1));
+  }
+
+  /** Checks that a bucket holds a unit. */
+  #requireUnit(name: keyof KeyLimits, bucket: TokenBucket | null, waitMs: (bucket: TokenBucket) => number): void {
+    if (bucket === null || bucket.level >= 1) return;
+    const retryAfterMs = Math.ceil(waitMs(bucket));
+    const seconds = (retryAfterMs / 1000).toFixed(1);
+    throw new RateLimitError(
+      `Expected at most ${bucket.perMinute} ${name.replaceAll("_", " ")} of ${this.#owner} (\`${name}\`). Send the request again in ${seconds} s`,
+      { retryAfterMs },
+    );
+  }
+
+  /** Charges a request that starts. */
+  start(choices: number): void {
+    this.#requests?.take(1);
+    this.#running += choices;
+  }
+
+  /** Charges tokens of a prompt or an answer, also beyond the limit. */
+  charge(tokens: number): void {
+    this.#tokens?.take(tokens);
+  }
+
+  /** Ends the choices of a request that {@link start} has charged. */
+  end(choices: number): void {
+    this.#running -= choices;
   }
 }

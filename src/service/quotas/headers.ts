@@ -20,11 +20,11 @@ export function rateLimitHeaders(accounts: readonly Account[]): Record<string, s
   const headers: Record<string, string> = {};
   for (const kind of ["requests", "tokens"] as const) {
     const buckets = accounts.flatMap((account): readonly TokenBucket[] => (account[kind] === null ? [] : [account[kind]]));
-    const [fewest] = buckets.toSorted((a, b) => a.level - b.level);
-    if (fewest === undefined) continue;
-    headers[`x-ratelimit-limit-${kind}`] = String(fewest.perMinute);
-    headers[`x-ratelimit-remaining-${kind}`] = String(Math.max(0, Math.floor(fewest.level)));
-    headers[`x-ratelimit-reset-${kind}`] = durationText(fewest.msUntil(fewest.perMinute));
+    const [lowest] = buckets.toSorted((a, b) => a.level - b.level);
+    if (lowest === undefined) continue;
+    headers[`x-ratelimit-limit-${kind}`] = String(lowest.perMinute);
+    headers[`x-ratelimit-remaining-${kind}`] = String(Math.max(0, Math.floor(lowest.level)));
+    headers[`x-ratelimit-reset-${kind}`] = durationText(lowest.msUntil(lowest.perMinute));
   }
   return headers;
 }

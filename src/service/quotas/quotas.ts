@@ -132,30 +132,27 @@ function chargeChat(
   onEnd: (used: Pick<Use, "requests" | "prompt_tokens" | "generated_tokens">) => void,
 ): ChatObserver {
   for (const account of accounts) account.require(choices);
-  for (const account of accounts) {
-    account.requests?.take(1);
-    account.running += choices;
-  }
-  const charge = (tokens: number) => accounts.forEach((account) => account.tokens?.take(tokens));
-  const counted = new Array<number>(choices).fill(0);
-  let prompt = 0;
-  let generated = 0;
+  for (const account of accounts) account.start(choices);
+  const charge = (tokens: number) => accounts.forEach((account) => account.charge(tokens));
+  /** Charged tokens of each choice. */
+  const chargedTokens = new Array<number>(choices).fill(0);
+  let [promptTotal, generatedTotal] = [0, 0];
   const generate = (choice: number, tokens: number) => {
-    counted[choice] = (counted[choice] ?? 0) + tokens;
-    generated += tokens;
+    chargedTokens[choice] = (chargedTokens[choice] ?? 0) + tokens;
+    generatedTotal += tokens;
     charge(tokens);
   };
   return {
     admitted({ promptTokens }) {
-      prompt += promptTokens;
+      promptTotal += promptTokens;
       charge(promptTokens);
     },
-    // Also the tokens of a request that is cancelled are charged.
+    // Charged one by one, so that the tokens of a cancelled request count, too. Other servers report the tokens of a choice at its end alone.
     token: (choice) => generate(choice, 1),
-    choiceFinished: ({ index, tokens }) => generate(index, Math.max(0, tokens - (counted[index] ?? 0))),
+    choiceFinished: ({ index, tokens }) => generate(index, Math.max(0, tokens - (chargedTokens[index] ?? 0))),
     ended() {
-      for (const account of accounts) account.running -= choices;
-      onEnd({ requests: 1, prompt_tokens: prompt, generated_tokens: generated });
+      for (const account of accounts) account.end(choices);
+      onEnd({ requests: 1, prompt_tokens: promptTotal, generated_tokens: generatedTotal });
     },
   };
 }

@@ -32,7 +32,7 @@ export class TokenBucket {
     this.#level = limit - used;
   }
 
-  /** Number of units in the bucket now. */
+  /** Number of units in the bucket now, after the refill since the last read. */
   get level(): number {
     const nowMs = performance.now();
     this.#level = Math.min(this.#perMinute, this.#level + ((nowMs - this.#atMs) / MINUTE_MS) * this.#perMinute);
@@ -46,7 +46,7 @@ export class TokenBucket {
   }
 
   /**
-   * Returns the milliseconds after which a rejected request should be repeated. Requests that are rejected at the same time get successive
+   * Returns the milliseconds after which a rejected request should be repeated, and gives it the turn. Requests that are rejected at the same time get successive
    * turns, so that each finds a unit when it returns.
    */
   nextTurnMs(): number {
