@@ -2,10 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { Job, Worker } from "bullmq";
 import { onceAborted } from "../../base/util/abort.ts";
 import type { OpenReceiverOptions, ReceivedRollout, ReceiveOptions, RolloutReceiver } from "../environment/index.ts";
-import { answered, connectionError, loadBullmq, rolloutMessageOf, type RedisQueue } from "./redis-queue.ts";
+import { awaitCommand, connectionError, loadBullmq, rolloutMessageOf, type RedisQueue } from "./redis-queue.ts";
 
-/** Max milliseconds of a wait without a look at the state of the connection. */
-const LOOK_MS = 2_000;
+/** Max milliseconds of a wait for a job before the state of the connection is checked. */
+const MAX_WAIT_MS = 2_000;
 
 /** Seconds for which Redis holds a request for a job, and thus max duration of {@link RolloutReceiver.close}. */
 const HOLD_SECONDS = 1;
@@ -34,16 +34,16 @@ interface LockedJob {
 
 /** Receiver of rollouts from a queue of BullMQ, which fetches its jobs one by one. */
 class BullmqReceiver implements RolloutReceiver {
-  readonly #init: RedisQueue;
+  readonly #redis: RedisQueue;
   readonly #worker: Worker;
   readonly #lockMs: number;
   readonly #locked = new Set<LockedJob>();
-  /** Request for a job that {@link receive} has not waited for; null for none. */
+  /** Request for a job that outlived its call of {@link receive}; the next call continues to wait for it. Null for none. */
   #fetching: Promise<LockedJob | null> | null = null;
   #lastError: Error | null = null;
 
-  constructor(init: RedisQueue, worker: Worker, lockMs: number) {
-    this.#init = init;
+  constructor(redis: RedisQueue, worker: Worker, lockMs: number) {
+    this.#redis = redis;
     this.#worker = worker;
     this.#lockMs = lockMs;
     worker.on("error", (error) => (this.#lastError = error));
@@ -54,11 +54,11 @@ class BullmqReceiver implements RolloutReceiver {
   async receive({ waitSeconds, signal }: ReceiveOptions): Promise<ReceivedRollout | null> {
     const endsAtMs = performance.now() + waitSeconds * 1000;
     for (;;) {
-      const fetched = await this.#fetched(Math.min(endsAtMs - performance.now(), LOOK_MS), signal);
+      const fetched = await this.#nextJob(Math.min(endsAtMs - performance.now(), MAX_WAIT_MS), signal);
       const received = fetched === null ? null : await this.#read(fetched);
       if (received !== null) return received;
       if (signal.aborted) return null;
-      if (this.#lastError !== null) throw connectionError(this.#init, this.#lastError);
+      if (this.#lastError !== null) throw connectionError(this.#redis, this.#lastError);
       if (performance.now() >= endsAtMs) return null;
     }
   }
@@ -69,7 +69,7 @@ class BullmqReceiver implements RolloutReceiver {
     const ids = locked.map(({ job }) => job.id ?? "");
     const tokens = locked.map(({ token }) => token);
     // A lock that has expired is of no concern: the lease of the rollout decides which worker plays it.
-    await this.#answered(this.#worker.extendJobLocks(ids, tokens, this.#lockMs));
+    await this.#command(this.#worker.extendJobLocks(ids, tokens, this.#lockMs));
   }
 
   async close(): Promise<void> {
@@ -79,28 +79,31 @@ class BullmqReceiver implements RolloutReceiver {
       // Without a connection, open commands would wait for one.
       await this.#worker.close(!isConnected);
     };
-    await this.#answered(close()).catch(() => undefined);
+    await this.#command(close()).catch(() => undefined);
   }
 
-  /** Waits for a job. Returns null if there was none within `timeoutMs`; the request then remains for the next call. */
-  async #fetched(timeoutMs: number, signal: AbortSignal): Promise<LockedJob | null> {
+  /**
+   * Waits for a job. Returns null if there was none within `timeoutMs`. BullMQ cannot cancel the request, so it remains for the next call;
+   * after an abort, the job of the request is returned to the queue.
+   */
+  async #nextJob(timeoutMs: number, signal: AbortSignal): Promise<LockedJob | null> {
     this.#fetching ??= this.#fetch();
     const fetching = this.#fetching;
     let timer: NodeJS.Timeout | undefined;
     let removeListener = () => {};
-    const end = new Promise<"end">((resolve) => {
-      timer = setTimeout(() => resolve("end"), Math.max(0, timeoutMs));
-      removeListener = onceAborted(signal, () => resolve("end"));
+    const waitOver = new Promise<"over">((resolve) => {
+      timer = setTimeout(() => resolve("over"), Math.max(0, timeoutMs));
+      removeListener = onceAborted(signal, () => resolve("over"));
     });
     try {
-      const first = await Promise.race([fetching, end]);
-      if (first !== "end") {
+      const job = await Promise.race([fetching, waitOver]);
+      if (job !== "over") {
         this.#fetching = null;
-        return first;
+        return job;
       }
     } catch (error) {
       this.#fetching = null;
-      throw connectionError(this.#init, error);
+      throw connectionError(this.#redis, error);
     } finally {
       clearTimeout(timer);
       removeListener();
@@ -133,13 +136,13 @@ class BullmqReceiver implements RolloutReceiver {
     const { job, token } = locked;
     const message = rolloutMessageOf(job.data);
     if (message === null) {
-      await this.#answered(job.moveToFailed(new Error("The job names no rollout"), token));
+      await this.#command(job.moveToFailed(new Error("The job names no rollout"), token));
       return null;
     }
     this.#locked.add(locked);
     const settle = async (command: () => Promise<unknown>): Promise<void> => {
       this.#locked.delete(locked);
-      await this.#answered(command().catch(ignoreLostLock));
+      await this.#command(command().catch(ignoreLostLock));
     };
     return {
       message,
@@ -149,8 +152,8 @@ class BullmqReceiver implements RolloutReceiver {
     };
   }
 
-  async #answered<T>(command: Promise<T>): Promise<T> {
-    return answered(this.#init, command, () => this.#lastError);
+  async #command<T>(command: Promise<T>): Promise<T> {
+    return awaitCommand(this.#redis, command, () => this.#lastError);
   }
 }
 

@@ -7,9 +7,9 @@ import type { RolloutMessage } from "../environment/index.ts";
 
 /** Milliseconds within which Redis must answer a command. */
 const COMMAND_MS = 10_000;
-/** Milliseconds between two looks at the state of the connection while a command waits. */
-const LOOK_MS = 100;
-/** Begin of errors that another attempt would have again: the server refuses the user or the command. */
+/** Milliseconds between two checks of the connection while a command waits. */
+const CHECK_MS = 100;
+/** Start of the messages of errors that a retry would get again: the server refuses the user or the command. */
 const REFUSED = /^(?:WRONGPASS|NOAUTH|NOPERM)\b/u;
 
 /** Queue of BullMQ on a Redis server. */
@@ -47,12 +47,12 @@ const jobData = z.object({
 /** Data of a job in the queue. */
 export type JobData = z.infer<typeof jobData>;
 
-/** Returns the data of a message's job. */
-export function dataOf({ planId, group, index, environment, environmentHash }: RolloutMessage): JobData {
+/** Returns the data of the job of a rollout. */
+export function jobDataOf({ planId, group, index, environment, environmentHash }: RolloutMessage): JobData {
   return { plan_id: planId, group, index, environment, environment_hash: environmentHash };
 }
 
-/** Returns the id of a message's job, which is the same for the same rollout. */
+/** Returns the id of the job of a rollout. The same rollout has the same id, so that the queue has it once. */
 export function jobIdOf({ planId, group, index }: RolloutMessage): string {
   return `${planId}-${group}-${index}`;
 }
@@ -77,19 +77,19 @@ export function connectionError({ label }: RedisQueue, cause: unknown): Connecti
  * @param lastError - Returns the last error of the connection; null for none.
  * @throws ConnectionError `E_CONNECTION` if the command fails, the server refuses the user, or the command takes longer than 10 s.
  */
-export async function answered<T>(queue: RedisQueue, command: Promise<T>, lastError: () => Error | null): Promise<T> {
+export async function awaitCommand<T>(queue: RedisQueue, command: Promise<T>, lastError: () => Error | null): Promise<T> {
   const startedMs = performance.now();
   let timer: NodeJS.Timeout | undefined;
-  const refused = new Promise<never>((_, reject) => {
+  const failure = new Promise<never>((_, reject) => {
     timer = setInterval(() => {
       const error = lastError();
       const isLate = performance.now() - startedMs >= COMMAND_MS;
       if (error !== null && (isLate || REFUSED.test(error.message))) reject(error);
       else if (isLate) reject(new Error(`no answer within ${COMMAND_MS / 1000} s`));
-    }, LOOK_MS);
+    }, CHECK_MS);
   });
   try {
-    return await Promise.race([command, refused]);
+    return await Promise.race([command, failure]);
   } catch (error) {
     throw connectionError(queue, error);
   } finally {
