@@ -55,11 +55,13 @@ export class RolloutCleanup {
 
   async #removeAll(): Promise<void> {
     const { store, space } = this.#context;
-    for (let id = await nextDeletedPlan(store); id !== undefined && !this.#isClosed;) {
-      const planId = id;
-      const removed = await space.freeing(() => deleteSomeTasks(store, planId, TASKS_AT_ONCE));
+    let planId = await nextDeletedPlan(store);
+    while (planId !== undefined && !this.#isClosed) {
+      const id = planId;
+      // Null once the plan had no more tasks and is deleted itself.
+      const removed = await space.freeing(() => deleteSomeTasks(store, id, TASKS_AT_ONCE));
       for (const sha256 of removed ?? []) await removeBlob(this.#context, sha256);
-      if (removed === null) id = await nextDeletedPlan(store);
+      if (removed === null) planId = await nextDeletedPlan(store);
       await setImmediate();
     }
   }

@@ -84,10 +84,10 @@ export class RolloutLeases {
   }
 
   /** Waits as {@link Changes.wait}, also for changes by other processes of the database. */
-  async waitForChange(...given: Parameters<Changes["wait"]>): Promise<void> {
+  async waitForChange(...args: Parameters<Changes["wait"]>): Promise<void> {
     const stop = this.#watch.start();
     try {
-      await this.changes.wait(...given);
+      await this.changes.wait(...args);
     } finally {
       await stop();
     }
@@ -111,7 +111,7 @@ export class RolloutLeases {
     );
     // Again, because the search may have ended since the request arrived.
     if (tasks.length > 0) this.#startExpiry();
-    else await this.#refuse(store, environments, named);
+    else await this.#requirePlayable(store, environments, named);
     return {
       data: tasks.map(({ id, plan_id, group_index, rollout_index, scenario }) => ({
         id,
@@ -125,14 +125,19 @@ export class RolloutLeases {
     };
   }
 
-  /** Throws if the worker waits in vain: its named rollout is over, or its environments are not the ones that a client waits for. */
-  async #refuse(store: Store, environments: LeaseRolloutsRequest["environments"], named: NamedRollout | null): Promise<void> {
-    if (named === null) return this.#refuseOtherVersions(store, environments);
+  /**
+   * Checks that a worker without a task does not wait in vain. Other environments are an error only while a client follows the plan:
+   * otherwise an abandoned plan of an older version would stop every worker of a newer one.
+   *
+   * @throws ConflictError `E_CONFLICT` if its named rollout is over, or a client waits for other environments than the worker plays.
+   */
+  async #requirePlayable(store: Store, environments: LeaseRolloutsRequest["environments"], named: NamedRollout | null): Promise<void> {
+    if (named === null) return this.#requireSameVersions(store, environments);
     const plan = await requireUnfinished(store, named);
     if (this.#isFollowed(plan.id)) requireEnvironment(plan, environments);
   }
 
-  async #refuseOtherVersions(store: Store, environments: LeaseRolloutsRequest["environments"]): Promise<void> {
+  async #requireSameVersions(store: Store, environments: LeaseRolloutsRequest["environments"]): Promise<void> {
     for (const { name, hash } of environments) {
       const other = await otherVersion(store, { name, hash });
       if (other !== undefined && this.#isFollowed(other.id)) requireEnvironment(other, [{ name, hash }]);
@@ -155,9 +160,9 @@ export class RolloutLeases {
     this.#startExpiry();
     if (leases.length === 0) return { held: [], lost: [] };
     const held = await transact(store, async (transaction) => extendLeases(transaction, leases, await this.#untilOf(transaction, seconds)));
-    const keyOf = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
-    const isHeld = new Set(held.map(keyOf));
-    return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(keyOf(lease))).map(({ id }) => id) };
+    const leaseKey = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
+    const isHeld = new Set(held.map(leaseKey));
+    return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(leaseKey(lease))).map(({ id }) => id) };
   }
 
   /** Returns the end of a lease that starts now, ISO 8601, by the clock of the database. */
@@ -200,7 +205,7 @@ export class RolloutLeases {
     if (await hasLeases(this.#store)) return;
     const stop = this.#stopExpiry;
     this.#stopExpiry = null;
-    // Not awaited: this call is the one that the function waits for.
+    // Not awaited: `stop` waits for this call itself.
     void stop?.();
   }
 }

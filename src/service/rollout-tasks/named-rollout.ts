@@ -43,9 +43,9 @@ export async function requireUnfinished(store: Store, { planId, rollout }: Named
  * @throws ConflictError `E_CONFLICT` if the worker lacks the environment, or has it with another content hash.
  */
 export function requireEnvironment(plan: RolloutPlanRow, environments: LeaseRolloutsRequest["environments"]): void {
-  const own = environments.filter(({ name }) => name === plan.environment);
-  if (own.some(({ hash }) => hash === plan.environment_hash)) return;
-  const [other] = own;
+  const sameName = environments.filter(({ name }) => name === plan.environment);
+  if (sameName.some(({ hash }) => hash === plan.environment_hash)) return;
+  const [other] = sameName;
   if (other === undefined)
     throw new ConflictError(
       `Rollout plan '${plan.id}' is for the environment '${plan.environment}', but the worker plays ${environments.map(({ name }) => `'${name}'`).join(", ")}. Start the worker with this environment, or on another queue`,

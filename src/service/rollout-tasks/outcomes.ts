@@ -63,7 +63,11 @@ async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
   yield bytes;
 }
 
-/** Checks the bytes of a plan. @throws TooLargeError `E_TOO_LARGE` if an outcome of this size would exceed the limit. */
+/**
+ * Checks that a plan has room for an outcome. Deliveries at the same time may exceed the limit together.
+ *
+ * @throws TooLargeError `E_TOO_LARGE` if an outcome of this size would exceed the limit.
+ */
 async function requireRoom({ store, limits }: OutcomeContext, planId: string, sizeBytes: number): Promise<void> {
   const { outcome_bytes: bytes } = await getPlan(store, planId);
   if (bytes + sizeBytes <= limits.maxRolloutBytes) return;
@@ -73,13 +77,17 @@ async function requireRoom({ store, limits }: OutcomeContext, planId: string, si
   );
 }
 
-/** Checks that no other worker has the task. @throws ConflictError `E_CONFLICT` if the delivery cannot be accepted. */
+/**
+ * Checks that the newest lease of a task is the deliverer's. A finished task keeps its lease, so that a repeated delivery is accepted.
+ *
+ * @throws ConflictError `E_CONFLICT` if another worker has leased the task since, the task has failed without an outcome, or the plan is
+ *   cancelled.
+ */
 function requireLease(task: PlannedTask, token: string): void {
-  const isOwn = task.lease_token === token.toLowerCase();
   if (task.plan_status !== "open" && task.finished_seq === null) {
     throw new ConflictError(`Rollout plan '${task.plan_id}' is cancelled; drop the outcome`, { param: "plan_id" });
   }
-  if (isOwn && task.error_message === null) return;
+  if (task.lease_token === token.toLowerCase() && task.error_message === null) return;
   const reason =
     task.error_message ?? `its lease has expired, and ${task.worker === null ? "it was released" : `'${task.worker}' has leased it since`}`;
   throw new ConflictError(`Rollout task '${task.id}' does not accept the outcome: ${reason}. Drop the outcome`, { param: "lease_token" });

@@ -1,12 +1,12 @@
-import type { ServiceLogger } from "../common/logger.ts";
-import { logFailure } from "../common/logger.ts";
+/** Changes of rollout plans that other processes of the database make. */
+import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { repeatEvery } from "../common/repeat.ts";
 import { isShared } from "../store/database.ts";
 import { progressOfPlans } from "../store/rollout-plans.ts";
 import { hasPendingTasks } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
 
-/** Milliseconds between two looks for changes that other processes have made. */
+/** Milliseconds between two queries. */
 const POLL_MS = 1000;
 
 /** Context of {@link PlanWatch}. */
@@ -23,8 +23,10 @@ interface WatchContext {
  */
 export class PlanWatch {
   readonly #context: WatchContext;
+  /** Number of waiting requests. */
   #waiting = 0;
-  #seen: string | null = null;
+  /** Progress of all plans at the last query, as JSON; null before the first one. */
+  #lastProgress: string | null = null;
   /** Stops the watch; null while no request waits. */
   #stop: (() => Promise<void>) | null = null;
 
@@ -37,20 +39,21 @@ export class PlanWatch {
     const { store, logger } = this.#context;
     if (!isShared(store)) return () => Promise.resolve();
     this.#waiting++;
-    this.#stop ??= repeatEvery(() => this.#look().catch(logFailure(logger, "Changes of rollout plans could not be read")), POLL_MS);
+    this.#stop ??= repeatEvery(() => this.#poll().catch(logFailure(logger, "Changes of rollout plans could not be read")), POLL_MS);
     return async () => {
       if (--this.#waiting > 0) return;
       const stop = this.#stop;
-      this.#stop = this.#seen = null;
+      this.#stop = this.#lastProgress = null;
       await stop?.();
     };
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const { store, onChange } = this.#context;
-    const seen = JSON.stringify(await progressOfPlans(store));
-    const isChanged = seen !== this.#seen;
-    this.#seen = seen;
+    const progress = JSON.stringify(await progressOfPlans(store));
+    const isChanged = progress !== this.#lastProgress;
+    this.#lastProgress = progress;
+    // Pending tasks count as a change: the sums of `progressOfPlans` stay the same when another process releases a task.
     if (isChanged || (await hasPendingTasks(store))) onChange();
   }
 }

@@ -24,7 +24,7 @@ export async function useRollouts<T>(
   use: (rollouts: RolloutFiles) => Promise<T>,
 ): Promise<T> {
   const tasks = new Map((await findTasks(store, ids)).map((task) => [task.id, task]));
-  const found: Record<string, FileDigest & { readonly subject: string }> = {};
+  const filesByTask: Record<string, FileDigest & { readonly subject: string }> = {};
   let bytes = 0;
   for (const id of ids) {
     const task = tasks.get(id);
@@ -36,15 +36,15 @@ export async function useRollouts<T>(
       throw new ConflictError(`Expected rollout task '${id}' to have a trajectory, got the state ${task.state}. Leave it out`, {
         param: PARAM,
       });
-    if (Object.hasOwn(found, id))
+    if (Object.hasOwn(filesByTask, id))
       throw new ArgumentError(`Expected each rollout task once, got '${id}' twice. Leave one out`, { param: PARAM });
     const digest = { sha256: task.outcome_sha256, size_bytes: task.outcome_bytes ?? 0 };
     bytes += digest.size_bytes;
     if (bytes > MAX_BYTES)
       throw new TooLargeError(`Expected stored rollouts of at most ${MAX_BYTES} bytes in a job. Train on fewer groups`, { param: PARAM });
-    found[id] = { ...digest, subject: subjectOf(task) };
+    filesByTask[id] = { ...digest, subject: subjectOf(task) };
   }
-  return files.useContents(Object.values(found), (paths) =>
-    use(Object.fromEntries(Object.entries(found).map(([id, { sha256 }]) => [id, paths[sha256]!]))),
+  return files.useContents(Object.values(filesByTask), (paths) =>
+    use(Object.fromEntries(Object.entries(filesByTask).map(([id, { sha256 }]) => [id, paths[sha256]!]))),
   );
 }
