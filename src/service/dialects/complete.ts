@@ -6,7 +6,7 @@ import type { Principal } from "../http/principal.ts";
 import { sourceOf } from "../chat/pipeline.ts";
 import type { OpenedChat } from "../chat/request/opened-chat.ts";
 import { DEFAULT_ENTITY } from "../common/names.ts";
-import { ownScope } from "../observability/observer.ts";
+import { internalScope } from "../observability/observer.ts";
 import type { DialectContext } from "./handler.ts";
 
 type CompletionContext = Pick<DialectContext, "pipeline" | "translator">;
@@ -37,7 +37,7 @@ export function completeWith(context: CompletionContext, principal: Principal, c
     pipeline.requireRoom(principal);
     const opened = await openRequest(context, request, { principal, signal });
     const source = sourceOf("chat", new TextEncoder().encode(JSON.stringify(request)), undefined);
-    const scope = ownScope(principal.visibility.entity ?? DEFAULT_ENTITY);
+    const scope = internalScope(principal.visibility.entity ?? DEFAULT_ENTITY);
     const call = { request: opened, scope, requestId: undefined, principal, conversation: conversation(), signal, source, charged: null };
     const answer = await pipeline.complete(call);
     if (answer.kind === "whole") return answer.answer.completion();

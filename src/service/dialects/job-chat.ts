@@ -5,7 +5,7 @@ import type { CallOptions } from "../../engine/port.ts";
 import type { ChatPipeline } from "../chat/pipeline.ts";
 import { jobPrincipal } from "../http/principal.ts";
 import type { Visibility } from "../store/visibility.ts";
-import { ownScope } from "../observability/observer.ts";
+import { internalScope } from "../observability/observer.ts";
 import { DEFAULT_ENTITY } from "../common/names.ts";
 import { completeWith, openRequest, type Complete } from "./complete.ts";
 import type { Translator } from "./translator.ts";
@@ -23,7 +23,7 @@ export interface JobChatPipelines {
 export function jobChat({ pipeline, local, translator }: JobChatPipelines) {
   return (visibility: Visibility) => {
     const principal = jobPrincipal(visibility);
-    const scope = ownScope(visibility.entity ?? DEFAULT_ENTITY);
+    const scope = internalScope(visibility.entity ?? DEFAULT_ENTITY);
     const own = (from: ChatPipeline): Complete => completeWith({ pipeline: from, translator }, principal, () => randomUUID());
     return {
       sample: own(local),

@@ -50,7 +50,7 @@ interface Start {
   readonly lora: LoraConfig | null;
 }
 
-/** Files of a job. */
+/** Training and validation data of a job: the stored files that its request names. */
 interface JobData {
   readonly training: StoredArtifact;
   readonly validation: StoredArtifact | null;
@@ -89,7 +89,7 @@ export async function prepareFineTuningJob(context: CreationContext, request: Fi
   requireAllModels(store, "the creation of models");
   const entity = entityFor(store, null, "model");
   const data = await readFiles(store, request);
-  const start = await startOf(context, request.model);
+  const start = await findStart(context, request.model);
   await context.space.requireSpace();
   const [id, trainingJobId, modelId] = [newId("ftjob-"), randomUUID(), randomUUID()];
   const shortId = id.slice(-12);
@@ -176,7 +176,7 @@ async function readFile(store: Store, id: string, param: string): Promise<Stored
  *
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model.
  */
-async function startOf({ store, bases, engine }: CreationContext, name: string): Promise<Start> {
+async function findStart({ store, bases, engine }: CreationContext, name: string): Promise<Start> {
   try {
     if (!bases.ids.includes(name) && (isAlias(name) || parsePolicyName(name) !== null)) {
       const { model, checkpoint } = await findCheckpoint(store, name, { bases: bases.ids, param: "model" });
@@ -187,12 +187,12 @@ async function startOf({ store, bases, engine }: CreationContext, name: string):
     await bases.requireUsable(baseModel);
     return { baseModel, from: null, lora: engine.capabilities().lora ? { rank: ADAPTER_RANK } : null };
   } catch (error) {
-    throw ofModelField(error);
+    throw renameToModelField(error);
   }
 }
 
 /** Converts an error about the field `base_model` to one about the field `model`, which names the base model in this request. */
-function ofModelField(error: unknown): unknown {
+function renameToModelField(error: unknown): unknown {
   if (!WhetstoneError.isInstance(error) || error.param !== "base_model") return error;
   // The classes of these errors, see `base/errors.ts`, have the constructor of their base class.
   const ErrorClass = error.constructor as new (message: string, options: WhetstoneErrorOptions) => WhetstoneError;
@@ -206,7 +206,7 @@ function planMethod(context: CreationContext, input: MethodPlanInput): Promise<M
 
 type Method = NonNullable<NonNullable<FineTuningRequest["method"]>["type"]>;
 
-/** Plans by method. */
+/** Functions that plan the training job, by method. */
 const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodPlanInput) => Promise<MethodPlan>>> = {
   supervised: planSupervisedJob,
   dpo: planDpoJob,
@@ -226,7 +226,7 @@ async function planSupervisedJob(context: CreationContext, input: MethodPlanInpu
       ...artifacts,
       config,
       experimental_config: withSupportedClipping(context, experimental_config),
-      ...resultsOf(input, checkpointSteps),
+      ...resultsConfig(input, checkpointSteps),
     },
     stored: { hyperparameters, steps },
     warnings: droppedExamples === 0 ? [] : [`Examples that are longer than the model's context are not trained: ${droppedExamples}`],
@@ -246,7 +246,7 @@ async function planDpoJob(context: CreationContext, input: MethodPlanInput): Pro
   const { config, steps, checkpointSteps } = planDpo({ ...facts, hyperparameters, path: "method.dpo.hyperparameters" }, beta);
   return {
     jobType: "preference",
-    config: { ...artifacts, config: withSupportedClipping(context, config), ...resultsOf(input, checkpointSteps) },
+    config: { ...artifacts, config: withSupportedClipping(context, config), ...resultsConfig(input, checkpointSteps) },
     stored: { hyperparameters, beta, steps },
     warnings: droppedExamples === 0 ? [] : [`Pairs that are longer than the model's context are not trained: ${droppedExamples}`],
   };
@@ -273,12 +273,12 @@ async function readData({ engine, files, work }: CreationContext, { seed, start,
   };
 }
 
-/** Returns the results that the training job makes, as a part of its configuration. */
-function resultsOf({ modelName }: MethodPlanInput, checkpointSteps: readonly number[]): Required<Pick<SftJobConfig, "fine_tuning">> {
+/** Returns the part of a training job's configuration that names its results: the final model, and the steps with a checkpoint. */
+function resultsConfig({ modelName }: MethodPlanInput, checkpointSteps: readonly number[]): Required<Pick<SftJobConfig, "fine_tuning">> {
   return { fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps } };
 }
 
-/** Turns off the clipping of gradients if the engine does not support it. */
+/** Returns a configuration that clips gradients only if the engine supports it. */
 function withSupportedClipping<C extends object | null>({ engine }: CreationContext, config: C): C {
   return (engine.capabilities().clipsGradients ?? true) ? config : { ...config, max_grad_norm: 0 };
 }

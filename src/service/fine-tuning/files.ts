@@ -21,7 +21,7 @@ const DATA_PATH = "train.jsonl";
 const MAX_FIELD_BYTES = 1024;
 const MAX_FILENAME_CHARACTERS = 256;
 /** Max bytes of a form without its file. */
-const FORM_BYTES = 64 * 1024;
+const MAX_FORM_BYTES = 64 * 1024;
 /** Fields of the form, besides the file, with their paths in the schema. */
 const FIELD_PATHS = new Map([
   ["purpose", ["purpose"]],
@@ -74,7 +74,7 @@ export function fileToWire({ id, filename, purpose, size_bytes, created_at, expi
 export async function storeUpload(context: UploadContext, { body, boundary, statedBytes }: Upload): Promise<FileRow> {
   const { store, blobs, limits, space } = context;
   const maxBytes = limits.maxArtifactFileBytes;
-  if (statedBytes > maxBytes + FORM_BYTES)
+  if (statedBytes > maxBytes + MAX_FORM_BYTES)
     throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`, { param: "file" });
   await space.requireSpace(statedBytes);
   const entity = entityFor(store, null, "file");

@@ -120,14 +120,14 @@ export type DpoPlan = JobSteps & Pick<PreferenceJobConfig, "config">;
 
 /** Returns the settings of the SFT job; see {@link planEpochs}. */
 export function planSupervised(facts: JobFacts): SupervisedPlan {
-  const { batch, order, ...steps } = planEpochs(facts, "sft");
-  return { config: batch, experimental_config: order, ...steps };
+  const { optimizer, schedule, ...steps } = planEpochs(facts, "sft");
+  return { config: optimizer, experimental_config: schedule, ...steps };
 }
 
 /** Returns the settings of the preference job; see {@link planEpochs}. The reference policy is the model that the job starts from. */
 export function planDpo(facts: JobFacts, beta: number): DpoPlan {
-  const { batch, order, ...steps } = planEpochs(facts, "preference");
-  return { config: { ...batch, ...order, beta, reference_step: "start" }, ...steps };
+  const { optimizer, schedule, ...steps } = planEpochs(facts, "preference");
+  return { config: { ...optimizer, ...schedule, beta, reference_step: "start" }, ...steps };
 }
 
 /**
@@ -135,6 +135,7 @@ export function planDpo(facts: JobFacts, beta: number): DpoPlan {
  * examples of each epoch. A checkpoint follows each of the last three epochs. There are about ten validations, one of them after each
  * epoch.
  *
+ * @returns the settings of the optimizer and of the schedule, which SFT jobs have in two objects and preference jobs in one.
  * @throws ArgumentError `E_ARGUMENT` for more than 1,000,000 steps.
  */
 function planEpochs(facts: JobFacts, kind: "sft" | "preference") {
@@ -146,8 +147,8 @@ function planEpochs(facts: JobFacts, kind: "sft" | "preference") {
   const validationEvery = validationInterval(stepsPerEpoch, steps);
   const firstCheckpointEpoch = Math.max(epochs - CHECKPOINT_EPOCHS + 1, 1);
   return {
-    batch: { batch_size: batchSize, learning_rate: multiplier * defaultRate(parameters, kind, isAdapter) },
-    order: {
+    optimizer: { batch_size: batchSize, learning_rate: multiplier * defaultRate(parameters, kind, isAdapter) },
+    schedule: {
       epochs,
       shuffle_seed: seed,
       ...(validationUrl === null ? {} : { validation_data_url: validationUrl, validation_every: validationEvery }),

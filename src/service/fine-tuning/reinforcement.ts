@@ -25,8 +25,8 @@ const AUTO_BATCH_SIZE = 16;
 const [GROUP_SIZE, MIN_GROUP_SIZE] = [8, 2];
 /** Automatic number of validations in a job. */
 const AUTO_VALIDATIONS = 10;
-/** Number of validations at the end of a job, each of which is followed by a checkpoint. */
-const CHECKPOINTS = 3;
+/** Max checkpoints of a job: one after each of its last validations, of which the last one is the final model. */
+const MAX_CHECKPOINTS = 3;
 const MAX_STEPS = 100_000;
 /** Path of the method's settings in a request. */
 const METHOD_PATH = "method.reinforcement";
@@ -68,6 +68,7 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
   const grader = checkGrader(settings.grader, { at: [...METHOD_PATH.split("."), "grader"] });
   const format = settings.response_format ?? null;
   const effort = settings.hyperparameters?.reasoning_effort ?? "default";
+  // "default" is the effort of a request without the field.
   const members: JsonObject = {
     ...(format === null ? {} : { response_format: format }),
     ...(effort === "default" ? {} : { reasoning_effort: effort }),
@@ -133,7 +134,7 @@ async function optimizerConfig({ engine }: CreationContext, baseModel: string, m
 function checkpointSteps(steps: number, interval: number): number[] {
   const validationsBeforeEnd = Math.ceil(steps / interval) - 1;
   const validationSteps = Array.from({ length: validationsBeforeEnd }, (_, index) => (index + 1) * interval);
-  return validationSteps.slice(-(CHECKPOINTS - 1));
+  return validationSteps.slice(-(MAX_CHECKPOINTS - 1));
 }
 
 /** File to read, and the settings that its rows are checked with. */
@@ -180,7 +181,11 @@ async function requireFormat({ store, jobChat }: CreationContext, request: ChatC
   }
 }
 
-/** @throws UnsupportedError `E_UNSUPPORTED` if the effort of a request does not change its prompt, which is its only effect. */
+/**
+ * Checks that the effort of a request has an effect. Its only effect is on the prompt, so the prompt without it must differ.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` if the chat template ignores the effort.
+ */
 async function requireEffort({ store, jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
   const chat = (await jobChat.value)(visibilityOf(store));
   const { reasoning_effort: _, ...withoutEffort } = request;

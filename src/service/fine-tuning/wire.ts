@@ -112,14 +112,14 @@ export function eventToWire(event: JobEventRow, { row }: StoredFineTuningJob): F
     object: "fine_tuning.job.event",
     created_at: toSeconds(event.created_at),
     type: "message",
-    ...describe(event.type, data, steps),
+    ...describeEvent(event.type, data, steps),
   };
 }
 
 type Description = Pick<FineTuningJobEvent, "level" | "message" | "data"> & Partial<Pick<FineTuningJobEvent, "type">>;
 
 /** Returns severity, text and values of an event. */
-function describe(type: JobEventRow["type"], data: Readonly<Record<string, unknown>>, steps: number): Description {
+function describeEvent(type: JobEventRow["type"], data: Readonly<Record<string, unknown>>, steps: number): Description {
   switch (type) {
     case "note": {
       const { message, level, ...values } = data;
@@ -128,7 +128,7 @@ function describe(type: JobEventRow["type"], data: Readonly<Record<string, unkno
     case "training_started":
       return { level: "info", message: "Fine-tuning job started", data: { total_steps: steps } };
     case "gradient_step":
-      return stepDescription(data as Metrics, steps);
+      return describeStep(data as Metrics, steps);
     case "warning":
       return { level: "warn", message: String(data["message"]), data };
     case "training_ended":
@@ -141,9 +141,9 @@ function describe(type: JobEventRow["type"], data: Readonly<Record<string, unkno
   }
 }
 
-function stepDescription(metrics: Metrics, steps: number): Description {
+function describeStep(metrics: Metrics, steps: number): Description {
   const { step, ...rest } = stepMetrics(metrics);
-  const losses = [
+  const values = [
     ...(rest.train_mean_reward === undefined ? [] : [`mean reward=${rest.train_mean_reward.toFixed(4)}`]),
     ...(rest.full_valid_mean_reward === undefined ? [] : [`validation reward=${rest.full_valid_mean_reward.toFixed(4)}`]),
     `training loss=${rest.train_loss.toFixed(4)}`,
@@ -152,7 +152,7 @@ function stepDescription(metrics: Metrics, steps: number): Description {
   return {
     level: "info",
     type: "metrics",
-    message: `Step ${step}/${steps}: ${losses.join(", ")}`,
+    message: `Step ${step}/${steps}: ${values.join(", ")}`,
     data: {
       step,
       total_steps: steps,
@@ -169,7 +169,7 @@ function preferenceMetrics({ "rewards/accuracies": accuracy, "rewards/margins": 
   return accuracy === undefined || margin === undefined ? {} : { reward_accuracy: accuracy, reward_margin: margin };
 }
 
-/** Returns the metrics of a step under the names of the API. */
+/** Returns the metrics of a step's event, or of a job's last checkpoint, which names step and loss differently, under the names of the API. */
 function stepMetrics(metrics: Metrics): FineTuningCheckpointMetrics {
   const { "validation/loss": loss, "validation/token_accuracy": accuracy } = metrics;
   const { "reward/mean": reward, "validation/reward": validReward, "rollout/completion_tokens": tokens } = metrics;

@@ -48,13 +48,13 @@ export function principalOf(c: ServiceRequest): Principal {
 /**
  * Checks that the principal of a request administers all entities.
  *
- * @param what - Contents of the answer, after "The API key is bound to an entity and does not permit reading".
+ * @param action - Action of the request, as in "does not permit reading the metrics".
  * @throws ForbiddenError `E_FORBIDDEN` if it does not.
  */
-export function requireAdministrator(c: ServiceRequest, what: string): void {
+export function requireAdministrator(c: ServiceRequest, action: string): void {
   if (isAdministrator(principalOf(c))) return;
   throw new ForbiddenError(
-    `The API key is bound to an entity and does not permit reading ${what}. Use the service's own key, or an administrator's key without an entity`,
+    `The API key is bound to an entity and does not permit ${action}. Use the service's own key, or an administrator's key without an entity`,
   );
 }
 

@@ -21,8 +21,8 @@ import { playRollouts, sampleSeed, type GradedRollout, type PlannedSample } from
 import type { JobScope } from "./run-job.ts";
 import type { Trained } from "./states.ts";
 
-/** Data and settings of a running job. */
-interface ReinforcementWork {
+/** Settings and files of a running job. */
+interface ReinforcementInputs {
   readonly config: ReinforcementJobConfig;
   readonly chat: JobChat;
   readonly rows: readonly ReinforcementRow[];
@@ -43,45 +43,51 @@ interface StepRollouts {
 /** Trains the steps that are not committed. The rollouts of each step are sampled with the weights after the step before it. */
 export async function runReinforcementSteps(scope: JobScope): Promise<Trained> {
   const { job, signal, emit } = scope;
-  const work = await readWork(scope);
-  const { steps, config, rows, validation } = work;
+  const inputs = await readInputs(scope);
+  const { steps, config, rows, validation } = inputs;
   const results = fineTuningResults(scope, config.fine_tuning);
   const counts = validation.length === 0 ? {} : { num_validation_trajectories: validation.length };
   await emit({ key: "start", type: "training_started", data: { num_sequences: steps, num_rows: rows.length, ...counts } });
-  let done = job.committed_steps;
-  // The last start may have been interrupted between progress and checkpoint.
-  await results.afterCommit(done);
+  let completed = job.committed_steps;
+  // An earlier attempt may have been interrupted between the commit of this step and its checkpoint.
+  await results.afterCommit(completed);
   let metrics: Readonly<Record<string, number>> = {};
-  while (done < steps) {
+  while (completed < steps) {
     signal.throwIfAborted();
-    const rollouts = await withWeights(scope, (model) => sampleStep(scope, work, { model, stepIndex: done }));
-    done++;
-    const trained = await trainStep(scope, work, { rollouts, number: done });
-    const isValidated = validation.length > 0 && (done % config.reinforcement.eval_interval === 0 || done === steps);
-    const measured = isValidated ? await withWeights(scope, (model) => validate(scope, work, { model, number: done })) : {};
-    metrics = knownMetrics({ gradient_step: done, ...trained, ...measured });
-    await emit({ key: `step:${done}`, type: "gradient_step", data: metrics });
-    await warn(scope, metrics, done);
+    completed++;
+    metrics = await runStep(scope, inputs, completed);
+    await emit({ key: `step:${completed}`, type: "gradient_step", data: metrics });
+    await emitWarnings(scope, metrics, completed);
     // The final checkpoint commits the last step.
-    if (done === steps) break;
+    if (completed === steps) break;
     const isPausing = scope.isPausing();
-    await scope.commitProgress(done);
-    await results.afterCommit(done);
-    if (isPausing) throw new JobPaused(done);
+    await scope.commitProgress(completed);
+    await results.afterCommit(completed);
+    if (isPausing) throw new JobPaused(completed);
   }
   return { metrics: { ...metrics, num_gradient_steps: steps }, ...results.atEnd(steps) };
 }
 
+/** Samples, grades and trains a step, and validates after it if the interval says so. `number` counts from 1. */
+async function runStep(scope: JobScope, inputs: ReinforcementInputs, number: number): Promise<Readonly<Record<string, number>>> {
+  const { steps, config, validation } = inputs;
+  const rollouts = await withWeights(scope, (model) => sampleStep(scope, inputs, { model, number }));
+  const trained = await trainStep(scope, inputs, { rollouts, number });
+  const isValidated = validation.length > 0 && (number % config.reinforcement.eval_interval === 0 || number === steps);
+  const validated = isValidated ? await withWeights(scope, (model) => validate(scope, inputs, { model, number })) : {};
+  return knownMetrics({ gradient_step: number, ...trained, ...validated });
+}
+
 /** Emits the warnings about a step, from its metrics and the ones of the steps before it. */
-async function warn({ context, job, emit }: JobScope, metrics: Readonly<Record<string, number>>, number: number): Promise<void> {
+async function emitWarnings({ context, job, emit }: JobScope, metrics: Readonly<Record<string, number>>, number: number): Promise<void> {
   const recent = (await recentSteps(context.store, job.id)).map(({ data }) => JSON.parse(data) as Readonly<Record<string, number>>);
   const before = recent.filter((each) => (each["gradient_step"] ?? 0) < number).slice(0, WARNING_HISTORY);
   for (const warning of trainingWarnings(metrics, before))
     await emit({ key: `warning:${number}:${warning.code}`, type: "warning", data: { ...warning } });
 }
 
-/** Reads the data of a job. */
-async function readWork({ context, job, signal }: JobScope): Promise<ReinforcementWork> {
+/** Reads the settings and files of a job. */
+async function readInputs({ context, job, signal }: JobScope): Promise<ReinforcementInputs> {
   const { store, files, chat } = context;
   const config = JSON.parse(job.config) as ReinforcementJobConfig;
   const { epochs, batch_size: batchSize } = config.reinforcement;
@@ -111,15 +117,16 @@ async function withWeights<T>(scope: JobScope, use: (name: string) => Promise<T>
   }
 }
 
-/** Samples and grades the groups of a step; `stepIndex` counts from 0. */
+/** Samples and grades the groups of a step: the rows of its batch, in an order that the job's seed gives to each epoch. */
 async function sampleStep(
   scope: JobScope,
-  work: ReinforcementWork,
-  { model, stepIndex }: { readonly model: string; readonly stepIndex: number },
+  inputs: ReinforcementInputs,
+  { model, number }: { readonly model: string; readonly number: number },
 ): Promise<StepRollouts> {
-  const { rows, config } = work;
+  const { rows, config } = inputs;
   const { batch_size: batchSize, group_size: groupSize, seed } = config.reinforcement;
   const stepsPerEpoch = Math.ceil(rows.length / batchSize);
+  const stepIndex = number - 1;
   const order = shuffledIndices(rows.length, BigInt(seed), Math.floor(stepIndex / stepsPerEpoch));
   const start = (stepIndex % stepsPerEpoch) * batchSize;
   const rowIndices = order.slice(start, start + batchSize);
@@ -127,12 +134,12 @@ async function sampleStep(
     const row = itemAt(rows, index);
     return Array.from({ length: groupSize }, (_, sample) => ({ row, seed: sampleSeed(seed, ["train", stepIndex, index, sample]) }));
   });
-  const rollouts = await play(scope, work, { model, plans });
-  const failures = await reportFailures(scope, rollouts, { key: `grader:${stepIndex + 1}`, what: `step ${stepIndex + 1}` });
+  const rollouts = await play(scope, inputs, { model, plans });
+  const failures = await reportFailures(scope, rollouts, { key: `grader:${number}`, what: `step ${number}` });
   const groups = rowIndices.map((index, position): TrajectoryGroup => {
     const ofRow = rollouts.slice(position * groupSize, (position + 1) * groupSize);
     return {
-      trajectories: scored(ofRow),
+      trajectories: scoredTrajectories(ofRow),
       exceptions: ofRow.flatMap(({ failure }) =>
         failure === null ? [] : [{ type: failure.name, message: failure.message, traceback: "" }],
       ),
@@ -147,7 +154,7 @@ async function sampleStep(
 /** Samples and grades rollouts with the weights named `model`. */
 function play(
   { context, checkpoint, signal }: JobScope,
-  { chat, config }: ReinforcementWork,
+  { chat, config }: ReinforcementInputs,
   { model, plans }: { readonly model: string; readonly plans: readonly PlannedSample[] },
 ): Promise<GradedRollout[]> {
   const { grader, request } = config.reinforcement;
@@ -155,7 +162,7 @@ function play(
 }
 
 /** Returns the trajectories of the rollouts that have a reward. */
-function scored(rollouts: readonly GradedRollout[]): Trajectory[] {
+function scoredTrajectories(rollouts: readonly GradedRollout[]): Trajectory[] {
   return rollouts.flatMap(({ trajectory, failure }) => (failure === null ? [trajectory] : []));
 }
 
@@ -179,10 +186,14 @@ async function reportFailures(
   return failures.length;
 }
 
-/** Trains a step on its groups. Without a group with different rewards there is no gradient, and the weights stay as they are. */
+/**
+ * Trains a step on its groups. Without a group with different rewards there is no gradient, and the weights stay as they are.
+ *
+ * @param step - `rollouts`: at least one of them has a reward, as {@link sampleStep} throws otherwise. `number`: counts from 1.
+ */
 async function trainStep(
   scope: JobScope,
-  { config }: ReinforcementWork,
+  { config }: ReinforcementInputs,
   { rollouts, number }: { readonly rollouts: StepRollouts; readonly number: number },
 ): Promise<Readonly<Record<string, number>>> {
   const { base, signal } = scope;
@@ -209,23 +220,24 @@ async function trainStep(
 /** Returns the mean reward of the validation rows with the current weights. The samples of every validation have the same seeds. */
 async function validate(
   scope: JobScope,
-  work: ReinforcementWork,
+  inputs: ReinforcementInputs,
   { model, number }: { readonly model: string; readonly number: number },
 ): Promise<Readonly<Record<string, number>>> {
-  const { eval_samples: samples, seed } = work.config.reinforcement;
-  const plans = work.validation.flatMap((row, index): PlannedSample[] =>
+  const { eval_samples: samples, seed } = inputs.config.reinforcement;
+  const plans = inputs.validation.flatMap((row, index): PlannedSample[] =>
     Array.from({ length: samples }, (_, sample) => ({ row, seed: sampleSeed(seed, ["validation", index, sample]) })),
   );
-  const rollouts = await play(scope, work, { model, plans });
+  const rollouts = await play(scope, inputs, { model, plans });
   await reportFailures(scope, rollouts, { key: `grader:validation:${number}`, what: `the validation after step ${number}` });
-  return { "validation/reward": mean(scored(rollouts).map(({ reward }) => reward)), "validation/rollouts": plans.length };
+  return { "validation/reward": mean(scoredTrajectories(rollouts).map(({ reward }) => reward)), "validation/rollouts": plans.length };
 }
 
-/** Returns the number of sampled tokens. */
+/** Returns the number of sampled tokens of a trajectory. */
 function completionTokens({ messages_and_choices: items }: Trajectory): number {
   return items.reduce((sum, item) => sum + (isChoice(item) ? (item.token_ids?.length ?? 0) : 0), 0);
 }
 
+/** Returns the mean of at least one value. */
 function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -61,6 +61,7 @@ class ChatMeter implements ChatObserver {
     instruments.waiting.inc();
   }
 
+  /** Labels of the metrics by model and entity. */
   get #owner() {
     return { ...this.#labels, entity: this.#entity };
   }
@@ -74,6 +75,7 @@ class ChatMeter implements ChatObserver {
     const nowMs = performance.now();
     const lastMs = this.#lastMs[choice] ?? 0;
     this.#lastMs[choice] = nowMs;
+    // A token after the first one of its choice. The first token of the request ends its wait; the first ones of other choices count nowhere.
     if (lastMs > 0) this.#instruments.betweenTokens.observe(this.#labels, (nowMs - lastMs) / 1000);
     else if (!this.#hasToken) {
       this.#hasToken = true;
@@ -96,8 +98,8 @@ class ChatMeter implements ChatObserver {
   }
 }
 
-/** Creates the metrics of chat completions. */
-export function chatMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["chatStarted"]> {
+/** Creates the metrics of chat completions. Returns the function that observes a chat completion. */
+export function createChatMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["chatStarted"]> {
   const instruments = createInstruments(client, registers);
   return (chat) => new ChatMeter(instruments, chat);
 }

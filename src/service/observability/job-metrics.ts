@@ -14,7 +14,7 @@ function countIn(metrics: Readonly<Record<string, unknown>>, name: string): numb
   return typeof value === "number" && value > 0 ? value : 0;
 }
 
-/** Creates the metrics of training jobs. */
+/** Creates the metrics of training jobs. Returns the function that observes a run of a job. */
 export function createJobMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["jobStarted"]> {
   const labelNames = ["type", "entity"] as const;
   const runs = new client.Counter({

@@ -1,6 +1,6 @@
 /** Metrics of the service in the text format of Prometheus. prom-client is an optional package, loaded only with metrics switched on. */
 import type { Gauge, Registry } from "prom-client";
-import { chatMetrics } from "./chat-metrics.ts";
+import { createChatMetrics } from "./chat-metrics.ts";
 import { createJobMetrics } from "./job-metrics.ts";
 import type { ServiceObserver } from "./observer.ts";
 import { loadPromClient, type PromClient } from "./prom-client.ts";
@@ -118,7 +118,7 @@ export async function createMetrics(sources: MetricSources): Promise<ServiceMetr
         requests.inc({ method, route, status, entity });
         seconds.observe({ method, route }, durationMs / 1000);
       },
-      chatStarted: chatMetrics(client, registers),
+      chatStarted: createChatMetrics(client, registers),
       jobStarted: createJobMetrics(client, registers),
     },
     contentType: registry.contentType,

@@ -12,7 +12,7 @@ export interface RequestScope {
 }
 
 /** Returns the scope of chat completions that the service itself requests for an entity, such as the judgments of a grader. */
-export function ownScope(entity: string): RequestScope {
+export function internalScope(entity: string): RequestScope {
   return { id: null, entity, headers: {} };
 }
 
@@ -176,10 +176,11 @@ function joinJobs(starts: readonly NonNullable<ServiceObserver["jobStarted"]>[])
 
 /** Joins observers into one. Events without a subscriber stay undefined, so that nothing is computed for them. */
 export function joinObservers(observers: readonly ServiceObserver[]): ServiceObserver {
-  const of = <K extends keyof ServiceObserver>(name: K) => observers.flatMap((each) => each[name] ?? []);
+  /** Returns the functions of all observers that have one for the event. */
+  const subscribersOf = <K extends keyof ServiceObserver>(name: K) => observers.flatMap((each) => each[name] ?? []);
   return {
-    requestAnswered: all(of("requestAnswered")),
-    chatStarted: joinChats(of("chatStarted")),
-    jobStarted: joinJobs(of("jobStarted")),
+    requestAnswered: all(subscribersOf("requestAnswered")),
+    chatStarted: joinChats(subscribersOf("chatStarted")),
+    jobStarted: joinJobs(subscribersOf("jobStarted")),
   };
 }

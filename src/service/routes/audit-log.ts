@@ -22,7 +22,7 @@ export function auditLogRoutes(store: Store, isOn: boolean): Route[] {
       answer: auditRecordList,
       errors: [404],
       async handle(c) {
-        requireAdministrator(c, "the audit log of all entities");
+        requireAdministrator(c, "reading the audit log of all entities");
         if (!isOn)
           throw new NotFoundError("This service keeps no audit log. Start it with `--audit-log`, or with the option `auditLog: true`");
         const { rows, hasMore } = await pageOfRecords(store, readQuery(c, auditQuery));

@@ -66,7 +66,7 @@ export function entityRoutes(context: RouteContext): Route[] {
       body: entityLimits,
       answer: entity,
       async handle(c) {
-        requireAdministrator(c, "or changing the limits of entities");
+        requireAdministrator(c, "changing the limits of entities");
         const { store } = context.of(c);
         const id = requireValid(namePart, pathParameter(c, "entity"), ["entity"]);
         const { value } = await readJson(c, "entityLimits", work.bodies);

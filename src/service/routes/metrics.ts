@@ -17,7 +17,7 @@ export function metricsRoutes(metrics: ServiceMetrics | null): Route[] {
       answer: { description: "The metrics.", content: { "text/plain": "text" } },
       errors: [404],
       async handle(c) {
-        requireAdministrator(c, "the metrics of all entities");
+        requireAdministrator(c, "reading the metrics of all entities");
         if (metrics === null)
           throw new NotFoundError("This service collects no metrics. Start it with `--metrics`, or with the option `metrics: true`");
         return new Response(await metrics.text(), { headers: { "content-type": metrics.contentType } });

@@ -22,7 +22,7 @@ export function upstreamRoutes({ upstream, work }: RouteContext): Route[] {
       id: "listUpstreams",
       summary: "List the upstream servers of the answering process",
       handle(c) {
-        requireAdministrator(c, "the upstream servers");
+        requireAdministrator(c, "reading the upstream servers");
         return c.json(list());
       },
     },
@@ -36,7 +36,7 @@ export function upstreamRoutes({ upstream, work }: RouteContext): Route[] {
       body: drainUpstreamRequest,
       errors: [404],
       async handle(c) {
-        requireAdministrator(c, "or draining the upstream servers");
+        requireAdministrator(c, "draining the upstream servers");
         const { value } = await readJson(c, "drainUpstream", work.bodies);
         const server = upstream?.servers.find(({ url }) => url === value.url);
         if (server === undefined)
