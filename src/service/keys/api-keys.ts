@@ -131,8 +131,12 @@ export class ApiKeys {
     if (this.#uses.size === 0) return;
     const uses = this.#uses;
     this.#uses = new Map();
-    await recordUses(this.#store, uses);
-    // Rows in memory have the earlier times, which authentication does not need.
+    // Rows in memory keep the earlier times, which authentication does not need.
+    await recordUses(this.#store, uses).catch((error: unknown) => {
+      // The next attempt records them, except for keys that were used again meanwhile.
+      this.#uses = new Map([...uses, ...this.#uses]);
+      throw error;
+    });
   }
 
   async #find(hash: string): Promise<ApiKeyRow | undefined> {
