@@ -1,4 +1,5 @@
 /** Formulas of multi graders: arithmetic with the scores of the graders, parsed to a tree and never executed as code. */
+import { shortened } from "../base/util/shown.ts";
 import { GraderError } from "./errors.ts";
 
 /** Max characters of a formula. */
@@ -123,11 +124,7 @@ function takeSymbol<Symbol extends string>(parser: Parser, symbols: readonly Sym
 function unexpectedError(parser: Parser, expected: string): GraderError {
   const { type, text, position } = peek(parser);
   const got = type === "end" ? "the end" : `\`${text}\` at position ${position + 1}`;
-  return new GraderError("formula_parse_error", `Expected ${expected} in the formula \`${shortened(parser.text)}\`, got ${got}`);
-}
-
-function shortened(text: string): string {
-  return text.length > 200 ? `${text.slice(0, 197)}...` : text;
+  return new GraderError("formula_parse_error", `Expected ${expected} in the formula \`${shortened(parser.text, 200)}\`, got ${got}`);
 }
 
 /** Parses `term + term − …`. */
@@ -179,7 +176,7 @@ function parsePrimary(parser: Parser): Formula {
 function parseVariable(parser: Parser, name: string): Formula {
   if (!parser.variables.includes(name)) {
     const known = `graders: ${parser.variables.join(", ")}; functions: ${FUNCTION_NAMES.join(", ")}`;
-    const message = `Expected a grader or a function in the formula \`${shortened(parser.text)}\`, got \`${name}\`; ${known}`;
+    const message = `Expected a grader or a function in the formula \`${shortened(parser.text, 200)}\`, got \`${name}\`; ${known}`;
     throw new GraderError("invalid_variable_error", message);
   }
   parser.index++;
@@ -194,7 +191,7 @@ function parseCall(parser: Parser, name: FunctionName): Formula {
   while (takeSymbol(parser, [","]) !== null) operands.push(parseSum(parser));
   if (takeSymbol(parser, [")"]) === null) throw unexpectedError(parser, "an operator, `,` or `)`");
   if (operands.length > FUNCTIONS[name].operands) {
-    const message = `Expected one operand of \`${name}\` in the formula \`${shortened(parser.text)}\`, got ${operands.length}`;
+    const message = `Expected one operand of \`${name}\` in the formula \`${shortened(parser.text, 200)}\`, got ${operands.length}`;
     throw new GraderError("formula_parse_error", message);
   }
   return { type: "call", name, operands };

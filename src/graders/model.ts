@@ -11,6 +11,7 @@ import type {
 } from "../base/schema/index.ts";
 import { abortable } from "../base/util/abort.ts";
 import { isRetryable } from "../base/util/retryable.ts";
+import { shortened } from "../base/util/shown.ts";
 import { parseWith } from "../base/util/validation.ts";
 import { messageOf, parseJson } from "../base/util/values.ts";
 import { GraderError } from "./errors.ts";
@@ -128,7 +129,7 @@ function answerText({ choices }: ChatCompletion): string {
   const [choice] = choices ?? [];
   const { content, refusal } = choice?.message ?? {};
   if (refusal || choice?.finish_reason === "content_filter") {
-    throw new GraderError("model_grader_refusal_error", `The model refused to answer: ${shortened(refusal ?? content ?? "")}`);
+    throw new GraderError("model_grader_refusal_error", `The model refused to answer: ${shortened(refusal ?? content ?? "", 200)}`);
   }
   if (choice?.finish_reason === "length") {
     const remedy = "raise `max_completions_tokens`, or lower the effort";
@@ -136,10 +137,6 @@ function answerText({ choices }: ChatCompletion): string {
   }
   if (!content) throw new GraderError("unresponsive_reward_error", "The answer of the model is empty");
   return content;
-}
-
-function shortened(text: string): string {
-  return text.length > 200 ? `${text.slice(0, 197)}...` : text;
 }
 
 /** Schemas of the answers, equal to the JSON schemas of the requests. */
@@ -152,5 +149,5 @@ function parseResult<T>(text: string, schema: z.ZodType<{ readonly result: T }>)
   const parsed = parseWith(schema, parseJson(text), [], "the answer");
   if ("data" in parsed) return parsed.data.result;
   const expected = 'Expected `{"steps": […], "result": …}` as the answer of the model';
-  throw new GraderError("model_grader_parse_error", `${expected}, got \`${shortened(text)}\`: ${parsed.mismatch.text}`);
+  throw new GraderError("model_grader_parse_error", `${expected}, got \`${shortened(text, 200)}\`: ${parsed.mismatch.text}`);
 }

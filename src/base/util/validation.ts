@@ -2,6 +2,7 @@
 
 import type { z } from "zod";
 import { ArgumentError } from "../errors.ts";
+import { shortened } from "./shown.ts";
 
 type Issue = z.core.$ZodIssue;
 
@@ -39,8 +40,7 @@ function allowedKeys(schema: AnySchema, path: readonly PropertyKey[]): string[] 
 function preview(value: unknown): string {
   if (value === undefined) return "nothing";
   const text = JSON.stringify(value) ?? typeof value;
-  const shown = text.length > 80 ? `${text.slice(0, 77)}...` : text;
-  return `${shown} (${value === null ? "null" : Array.isArray(value) ? "array" : typeof value})`;
+  return `${shortened(text, 80)} (${value === null ? "null" : Array.isArray(value) ? "array" : typeof value})`;
 }
 
 /** Returns the most specific issue. The issue of a union itself is uninformative, so the alternative that matched deepest is reported. */
