@@ -23,7 +23,7 @@ export function backupCommand(): Command {
       const { databaseUrl } = await import("../service/store/open-database.ts");
       const { backUp } = await import("../service/stored-files/backup.ts");
       const source = { storage, database: databaseUrl(database) };
-      report(options, "Backup", await backUp(dataDir ?? defaultDataDirectory(), directory, source));
+      printCopy(options, "Backup", await backUp(dataDir ?? defaultDataDirectory(), directory, source));
     });
 }
 
@@ -41,12 +41,12 @@ export function restoreCommand(): Command {
       const { storageUrl } = await import("../service/stored-files/open-storage.ts");
       const { databaseUrl } = await import("../service/store/open-database.ts");
       const target = { storage: storageUrl(storage), database: databaseUrl(database) };
-      report(options, "Data directory", await restore(backup, dataDir ?? defaultDataDirectory(), target));
+      printCopy(options, "Data directory", await restore(backup, dataDir ?? defaultDataDirectory(), target));
     });
 }
 
 /** Prints the directory that was written, its size, and the database that got records. */
-function report(options: OutputOptions, title: string, result: CopyResult): void {
+function printCopy(options: OutputOptions, title: string, result: CopyResult): void {
   printResult(options, result, ({ directory, files, bytes, database }) => [
     `${title}: ${directory} (${files} files, ${formatBytes(bytes)})`,
     ...(database === undefined ? [] : [`Database: ${database}`]),

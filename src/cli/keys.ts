@@ -55,10 +55,10 @@ export function keysCommand(): Command {
   const list = serviceCommand("list", "list the keys, newest first, without their secrets")
     .option("--entity <name>", "only keys of this entity")
     .action(listKeys);
-  const rotate = withKey("rotate", "replace the secret of a key, and print the new one once")
+  const rotate = keyCommand("rotate", "replace the secret of a key, and print the new one once")
     .option("--grace-hours <number>", "hours for which the previous secret is accepted, too", integer(0), 0)
     .action(rotateKey);
-  const revoke = withKey("revoke", "revoke a key: it is not accepted from then on").action(revokeKey);
+  const revoke = keyCommand("revoke", "revoke a key: it is not accepted from then on").action(revokeKey);
   return command
     .addCommand(list, { isDefault: true })
     .addCommand(create)
@@ -69,7 +69,7 @@ export function keysCommand(): Command {
 }
 
 /** Creates a subcommand that takes the id of a key. */
-function withKey(name: string, description: string): Command {
+function keyCommand(name: string, description: string): Command {
   return serviceCommand(name, description).argument("<id>", "id of the key");
 }
 
@@ -109,7 +109,7 @@ async function createKey(name: string, options: CreateOptions): Promise<void> {
 /** Describes a key with its secret. */
 function describeSecret(created: CreatedKeyInfo): string[] {
   const { id, name, scopes, modelId, expiresAt, key } = created;
-  const known = fields({
+  const lines = fields({
     key: name,
     id,
     entity: entityOf(created),
@@ -119,7 +119,7 @@ function describeSecret(created: CreatedKeyInfo): string[] {
     limits: limitsText(created.limits),
     secret: key,
   });
-  return [...known, "The secret is shown once. Clients send it as their API key, for example in WHETSTONE_API_KEY"];
+  return [...lines, "The secret is shown once. Clients send it as their API key, for example in WHETSTONE_API_KEY"];
 }
 
 async function listKeys({ entity, ...options }: OutputOptions & { readonly entity?: string }): Promise<void> {
@@ -148,26 +148,26 @@ async function limitKey(this: Command, id: string | undefined, options: LimitKey
         ? await service.entities.setLimits(entity!, { ...limits, queuedJobs, storedBytes }, { signal })
         : await service.keys.setLimits(id, limits, { signal });
     printResult(options, changed, () =>
-      fields({ ...("name" in changed ? { key: changed.name } : { entity: changed.id }), ...texts(changed.limits) }),
+      fields({ ...("name" in changed ? { key: changed.name } : { entity: changed.id }), ...limitTexts(changed.limits) }),
     );
   });
 }
 
 /** Returns the words of a limit's name, such as "running choices". */
-function wordsOf(name: string): string {
+function limitWords(name: string): string {
   return name.replaceAll(/[A-Z]/gu, (letter) => ` ${letter.toLowerCase()}`);
 }
 
 /** Returns the limits that are set as one text. */
 function limitsText(limits: EntityLimitsInfo): string {
   const set = Object.entries(limits).filter(([, value]) => typeof value === "number");
-  return set.length === 0 ? "none" : set.map(([name, value]) => `${value} ${wordsOf(name)}`).join(", ");
+  return set.length === 0 ? "none" : set.map(([name, value]) => `${value} ${limitWords(name)}`).join(", ");
 }
 
 /** Returns limits as texts, by name. */
-function texts(limits: EntityLimitsInfo): Record<string, string> {
+function limitTexts(limits: EntityLimitsInfo): Record<string, string> {
   return Object.fromEntries(
-    Object.entries(limits).map(([name, value]: [string, number | null]) => [wordsOf(name), value === null ? "no limit" : String(value)]),
+    Object.entries(limits).map(([name, value]: [string, number | null]) => [limitWords(name), value === null ? "no limit" : String(value)]),
   );
 }
 

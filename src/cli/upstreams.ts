@@ -31,13 +31,15 @@ export function upstreamsCommand(): Command {
     .addCommand(resume);
 }
 
-function describe(servers: readonly UpstreamInfo[]): string[] {
+function describeServers(servers: readonly UpstreamInfo[]): string[] {
   if (servers.length === 0) return ["The service has no upstream servers: `whetstone serve --upstream <url>` adds them"];
   return table(servers, COLUMNS);
 }
 
 async function listServers(options: OutputOptions): Promise<void> {
-  await withService(options, async ({ service, signal }) => printResult(options, await service.upstreams.list({ signal }), describe));
+  await withService(options, async ({ service, signal }) =>
+    printResult(options, await service.upstreams.list({ signal }), describeServers),
+  );
 }
 
 async function drainServer(url: string, { wait = false, ...options }: OutputOptions & { readonly wait?: boolean }): Promise<void> {
@@ -47,12 +49,12 @@ async function drainServer(url: string, { wait = false, ...options }: OutputOpti
       await sleep(POLL_MS, undefined, { signal });
       servers = await service.upstreams.list({ signal });
     }
-    printResult(options, servers, describe);
+    printResult(options, servers, describeServers);
   });
 }
 
 async function resumeServer(url: string, options: OutputOptions): Promise<void> {
   await withService(options, async ({ service, signal }) =>
-    printResult(options, await service.upstreams.resume(url, { signal }), describe),
+    printResult(options, await service.upstreams.resume(url, { signal }), describeServers),
   );
 }

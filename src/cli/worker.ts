@@ -37,10 +37,10 @@ export function workerCommand(): Command {
     .option("--lease <seconds>", "duration of a lease; after a crash, others get the rollouts when it ends", integer(3), 60)
     .option("--idle-exit <seconds>", "end after this time without rollouts (default: never)", nonNegative)
     .option("--grace <seconds>", "time that rollouts may take after a signal; others are released", nonNegative, 30)
-    .action(run);
+    .action(playRollouts);
 }
 
-async function run(file: string, options: WorkerCommandOptions): Promise<void> {
+async function playRollouts(file: string, options: WorkerCommandOptions): Promise<void> {
   const { concurrency, name, plan: planId, lease: leaseSeconds, idleExit, grace, json = false } = options;
   const environments = await loadEnvironments(file, options);
   const broker = await brokerOf(options);
@@ -68,11 +68,10 @@ async function run(file: string, options: WorkerCommandOptions): Promise<void> {
   });
 }
 
+/** Returns the last line of a worker. */
 function summary({ reason, delivered, failed, lost, released }: WorkerResult): string {
-  const others = [...(lost > 0 ? [`${lost} lost to others`] : []), ...(released > 0 ? [`${released} released`] : [])].map(
-    (each) => `, ${each}`,
-  );
-  return `${reason} after ${plural(delivered, "rollout")}, ${failed} failed${others.join("")}`;
+  const losses = (lost > 0 ? `, ${lost} lost to others` : "") + (released > 0 ? `, ${released} released` : "");
+  return `${reason} after ${plural(delivered, "rollout")}, ${failed} failed${losses}`;
 }
 
 /** Lines about the work of a worker: its start, and a line per period in which something happened. */

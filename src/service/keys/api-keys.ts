@@ -67,7 +67,7 @@ export class ApiKeys {
     const { name, scopes, model_id: model, expires_in_seconds: seconds } = request;
     const granted = scopes ?? DEFAULT_SCOPES;
     const entity = requestedEntity(store, request, granted);
-    if ((model ?? null) !== null) await requireModelOf(store, { model: model!, entity, scopes: granted });
+    if (typeof model === "string") await requireModelOf(store, { model, entity, scopes: granted });
     const now = Date.now();
     const secret = createSecret();
     const row: ApiKeyRow = {
@@ -139,6 +139,7 @@ export class ApiKeys {
     });
   }
 
+  /** Returns the row of the key with a hash, from memory for up to {@link MAX_AGE_MS}; undefined for an unknown one. */
   async #find(hash: string): Promise<ApiKeyRow | undefined> {
     const known = this.#known.get(hash);
     const nowMs = performance.now();
@@ -149,6 +150,7 @@ export class ApiKeys {
     return row;
   }
 
+  /** Changes a key. Forgets the rows in memory also after an error, because the change may have been committed nevertheless. */
   async #change(store: Store, id: string, change: (row: ApiKeyRow) => Partial<ApiKeyRow>): Promise<ApiKeyRow> {
     try {
       return await updateKey(store, id, change);
@@ -159,7 +161,7 @@ export class ApiKeys {
   }
 }
 
-/** Returns the state of a key. */
+/** Returns the status of a key. */
 export function keyStatus({ revoked_at: revoked, expires_at: expires }: ApiKeyRow): "active" | "expired" | "revoked" {
   if (revoked !== null) return "revoked";
   return expires !== null && expires <= new Date().toISOString() ? "expired" : "active";
