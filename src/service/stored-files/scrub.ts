@@ -39,9 +39,8 @@ export interface ScrubContext {
 export function keepScrubbing(context: ScrubContext): () => Promise<void> {
   if (context.limits.scrubBytesPerSecond === 0) return () => Promise.resolve();
   const ending = new AbortController();
-  const running = scrub(context, ending.signal).catch((error: unknown) => {
-    if (!ending.signal.aborted) context.logger.warn("The verification of stored files has ended", { error: messageOf(error) });
-  });
+  // Rejects only because of the abort.
+  const running = scrub(context, ending.signal).catch(() => undefined);
   return async () => {
     ending.abort();
     await running;
@@ -52,7 +51,10 @@ export function keepScrubbing(context: ScrubContext): () => Promise<void> {
 async function scrub(context: ScrubContext, signal: AbortSignal): Promise<void> {
   for (;;) {
     const startedMs = performance.now();
-    await scrubOnce(context, signal);
+    await scrubOnce(context, signal).catch((error: unknown) => {
+      signal.throwIfAborted();
+      context.logger.warn("Stored files could not be verified; the next round is in a day", { error: messageOf(error) });
+    });
     await pause(startedMs + ROUND_MS - performance.now(), signal);
   }
 }
