@@ -36,10 +36,10 @@ export function captureCommand(): Command {
     .option("--temperature <number>", "sampling temperature of requests that do not set one", nonNegative, 1)
     .option(TEMPLATE_KWARGS_OPTION, TEMPLATE_KWARGS_DESCRIPTION, jsonObjectArgument)
     .option("--timeout <seconds>", "time limit of the agent", nonNegative)
-    .action(run);
+    .action(captureAgent);
 }
 
-async function run(this: Command, command: readonly string[], options: CaptureCommandOptions): Promise<void> {
+async function captureAgent(this: Command, command: readonly string[], options: CaptureCommandOptions): Promise<void> {
   const { model, base, out, reward, temperature, chatTemplateKwargs, timeout } = options;
   if (model === undefined && base === undefined)
     this.error("error: expected --model <model[:step]>, or --base <model> to sample a base model", { exitCode: 2 });

@@ -34,18 +34,18 @@ export function jobsCommand(): Command {
     .addOption(new Option("--status <status>", "only jobs in this state").choices([...jobStatus.values]))
     .option("--max <number>", "max number of jobs", integer(1), 20)
     .action(listJobs);
-  const show = withJob("show", "show a job").action(showJob);
-  const logs = withJob("logs", "print the events of a job; with --follow, exit code 1 if the job fails")
+  const show = jobCommand("show", "show a job").action(showJob);
+  const logs = jobCommand("logs", "print the events of a job; with --follow, exit code 1 if the job fails")
     .option("-f, --follow", "wait for further events until the job ends")
     .action(printLogs);
-  const cancel = withJob("cancel", "cancel an unfinished job; it leaves no checkpoint").action(cancelJob);
-  const remove = withJob("delete", "delete a finished job with its events; its checkpoint stays").action(deleteJob);
+  const cancel = jobCommand("cancel", "cancel an unfinished job; it leaves no checkpoint").action(cancelJob);
+  const remove = jobCommand("delete", "delete a finished job with its events; its checkpoint stays").action(deleteJob);
   command.addCommand(list, { isDefault: true }).addCommand(show).addCommand(logs).addCommand(cancel);
   return command.addCommand(addConfirmation(remove));
 }
 
 /** Creates a subcommand that takes the id of a job. */
-function withJob(name: string, description: string): Command {
+function jobCommand(name: string, description: string): Command {
   return serviceCommand(name, description).argument("<id>", "id of the job");
 }
 
@@ -78,11 +78,11 @@ function findJob({ service, signal }: Connected, id: string): Promise<TrainingJo
 async function showJob(id: string, options: OutputOptions): Promise<void> {
   await withService(options, async (connected) => {
     const [job] = await withModelNames(connected, [await findJob(connected, id)]);
-    if (job !== undefined) printResult(options, job, describe);
+    if (job !== undefined) printResult(options, job, describeJob);
   });
 }
 
-function describe(job: NamedJob): string[] {
+function describeJob(job: NamedJob): string[] {
   return fields({
     id: job.id,
     type: job.type ?? "-",
@@ -97,7 +97,7 @@ function describe(job: NamedJob): string[] {
 }
 
 /** Types of the events that end a job. */
-const FINAL: ReadonlySet<string> = new Set(["training_ended", "training_failed", "training_cancelled"]);
+const END_EVENTS: ReadonlySet<string> = new Set(["training_ended", "training_failed", "training_cancelled"]);
 
 async function printLogs(id: string, { follow = false, ...options }: OutputOptions & { readonly follow?: boolean }): Promise<void> {
   await withService(options, async (connected) => {
@@ -109,7 +109,7 @@ async function printLogs(id: string, { follow = false, ...options }: OutputOptio
       const page = await service.trainingJobs.events(id, { after, waitSeconds, signal });
       for (const event of page.data) {
         printResult(options, event, () => [describeEvent(event)]);
-        isOver ||= FINAL.has(event.type);
+        isOver ||= END_EVENTS.has(event.type);
       }
       after = page.last_id ?? after;
       if (page.has_more) continue;

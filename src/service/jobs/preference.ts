@@ -39,7 +39,7 @@ interface PreferenceData {
 }
 
 /** Pairs of a job with their reference values. */
-interface PreferenceWork {
+interface ReferencedData {
   readonly data: ExampleData;
   /** Pairs of the training data. */
   readonly pairs: readonly ReferencedPair[];
@@ -75,10 +75,10 @@ export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
     results,
     begin: async () => {
       const sums = await requireFiniteStep("The reference policy", () => referenceSums(scope, allPairs, reference));
-      const work = workOf(jobData, sums, objective);
+      const referenced = referencedData(jobData, sums, objective);
       return {
-        train: (step) => trainStep(scope, work, step),
-        validate: validationCount === 0 ? null : () => measure(scope, work),
+        train: (step) => trainStep(scope, referenced, step),
+        validate: validationCount === 0 ? null : () => measure(scope, referenced),
       };
     },
   });
@@ -101,8 +101,15 @@ async function readData({ context, job, base, signal }: JobScope): Promise<Prefe
   return { data, plan: planPreferences(data.examples.length, config), allPairs };
 }
 
-/** Adds the reference values. Without a validation artifact, the pairs that the plan holds out are the validation data. */
-function workOf({ data, plan, allPairs }: PreferenceData, sums: readonly PairValues[], objective: PreferenceObjective): PreferenceWork {
+/**
+ * Adds the reference values to the pairs. The validation pairs are the ones that the plan holds out, or the ones of the validation artifact:
+ * the configuration of a job has only one of the two.
+ */
+function referencedData(
+  { data, plan, allPairs }: PreferenceData,
+  sums: readonly PairValues[],
+  objective: PreferenceObjective,
+): ReferencedData {
   const referenced = zip(allPairs, sums).map(([pair, reference]) => ({ ...pair, reference }));
   const pairs = referenced.slice(0, data.examples.length);
   const heldOut = plan.heldOut.map((index) => itemAt(pairs, index));
@@ -112,7 +119,7 @@ function workOf({ data, plan, allPairs }: PreferenceData, sums: readonly PairVal
 /** Trains one optimizer step and returns its metrics. The weights are checked after the last step. */
 async function trainStep(
   { context, handle, base, signal }: JobScope,
-  { data, pairs, objective }: PreferenceWork,
+  { data, pairs, objective }: ReferencedData,
   { step, number, isLast }: NumberedStep,
 ): Promise<Readonly<Record<string, number>>> {
   const { engine } = context;
@@ -147,7 +154,7 @@ async function trainStep(
 }
 
 /** Computes the metrics of the validation pairs with the current weights, like the metrics of a training step. */
-async function measure({ context, handle, signal }: JobScope, { validation, objective }: PreferenceWork): Promise<Record<string, number>> {
+async function measure({ context, handle, signal }: JobScope, { validation, objective }: ReferencedData): Promise<Record<string, number>> {
   const policy = await measurePairs({ engine: context.engine, handle, signal }, validation);
   const batch = preferenceRows(validation);
   const { metrics } = preferenceGradient(batch, { policy, reference: validation.map(({ reference }) => reference) }, objective);

@@ -37,7 +37,7 @@ export async function copyFileDurably(root: string, storedPath: string, target: 
 }
 
 /** Files that identify a directory as a backup or a data directory. They get their final names last. */
-const LAST = [DATABASE, MANIFEST];
+const IDENTIFYING_FILES = [DATABASE, MANIFEST];
 /** Base of the temporary name under which a directory is filled. */
 const INCOMPLETE = "incomplete";
 /** Lock file of the process that fills a directory. */
@@ -81,13 +81,13 @@ export async function fillDirectory<T>(
   }
   // Created inside the target, which may be a separate file system.
   const temporary = temporaryName(join(path, INCOMPLETE));
-  const done = { isPublished: false, isCommitted: false };
+  const progress = { isPublished: false, isCommitted: false };
   const publish = async () => {
-    done.isPublished = true;
+    progress.isPublished = true;
     const names = (await readdir(temporary)).filter((name) => !isScratch(name));
-    for (const name of names.filter((each) => !LAST.includes(each))) await rename(join(temporary, name), join(path, name));
+    for (const name of names.filter((each) => !IDENTIFYING_FILES.includes(each))) await rename(join(temporary, name), join(path, name));
     await syncDirectory(path);
-    for (const name of LAST.filter((each) => names.includes(each))) await rename(join(temporary, name), join(path, name));
+    for (const name of IDENTIFYING_FILES.filter((each) => names.includes(each))) await rename(join(temporary, name), join(path, name));
     await syncDirectory(path);
     await syncDirectory(dirname(path));
   };
@@ -100,16 +100,16 @@ export async function fillDirectory<T>(
       if (entry.isDirectory()) await syncDirectory(join(entry.parentPath, entry.name));
     }
     await commit(temporary, publish);
-    done.isCommitted = true;
+    progress.isCommitted = true;
     await remove(temporary);
     unlock();
     await remove(lock);
     return result;
   } catch (error) {
     // Both a service and the next attempt accept the directory as it is.
-    const mayBeCommitted = done.isCommitted || error instanceof UnknownOutcomeError;
+    const mayBeCommitted = progress.isCommitted || error instanceof UnknownOutcomeError;
     if (!mayBeCommitted) {
-      if (done.isPublished) for (const name of BACKUP_NAMES) await remove(join(path, name));
+      if (progress.isPublished) for (const name of BACKUP_NAMES) await remove(join(path, name));
       await remove(temporary);
     }
     unlock();
