@@ -13,18 +13,20 @@ export interface TurnAnswer extends RequestMessage {
   readonly tool_calls?: ToolCall[];
 }
 
+/** Conversation up to a turn of the model. */
+export interface Turn {
+  readonly settings: ChatSettings;
+  readonly messages: readonly RequestMessage[];
+  /** Whether each chunk is printed as a line of JSON. */
+  readonly isJson: boolean;
+}
+
 /**
- * Streams one answer to standard output: text as it arrives, then tool calls and log-probabilities. With `isJson`, prints each chunk as a
- * line of JSON instead.
+ * Streams one answer to standard output: text as it arrives, then tool calls and log-probabilities; or its chunks as JSON.
  *
  * @returns the message, for the conversation.
  */
-export async function printAnswer(
-  { service, signal }: Connected,
-  settings: ChatSettings,
-  messages: readonly RequestMessage[],
-  isJson: boolean,
-): Promise<TurnAnswer> {
+export async function printAnswer({ service, signal }: Connected, { settings, messages, isJson }: Turn): Promise<TurnAnswer> {
   let [content, finishReason] = ["", null as string | null];
   const calls: { id: string; type: "function"; function: { name: string; arguments: string } }[] = [];
   const logprobs: LogprobEntry[] = [];

@@ -8,7 +8,7 @@ import { requestTool, type RequestMessage, type RequestTool } from "../base/sche
 import { parseBaseModel } from "../base/util/base-model.ts";
 import { isInteractive } from "../base/util/output.ts";
 import { BASE_FORMS, integer, nonNegative } from "./arguments.ts";
-import { type ChatSettings, describeCall, printAnswer } from "./chat-turn.ts";
+import { type ChatSettings, describeCall, printAnswer, type Turn } from "./chat-turn.ts";
 import { serviceCommand, requestedBase, withService, type Connected } from "./connected.ts";
 import { checkpointByName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
@@ -70,9 +70,9 @@ async function chat(this: Command, first: string | undefined, second: string | u
     };
     const messages: RequestMessage[] = options.system === undefined ? [] : [{ role: "system", content: options.system }];
     const isJson = options.json === true;
-    if (message === undefined && isInteractive()) return converse(connected, settings, messages, isJson);
+    if (message === undefined && isInteractive()) return converse(connected, { settings, messages, isJson });
     const content = message ?? (await text(process.stdin)).trimEnd();
-    await printAnswer(connected, settings, [...messages, { role: "user", content }], isJson);
+    await printAnswer(connected, { settings, messages: [...messages, { role: "user", content }], isJson });
   });
 }
 
@@ -105,7 +105,8 @@ async function readTools(path: string): Promise<RequestTool[]> {
 /**
  * Answers the lines that a user enters until the end of the input. After an answer with tool calls, the next line per call is its result.
  */
-async function converse(connected: Connected, settings: ChatSettings, messages: RequestMessage[], isJson: boolean): Promise<void> {
+async function converse(connected: Connected, { messages: start, ...options }: Turn): Promise<void> {
+  const messages = [...start];
   const lines = createInterface({ input: process.stdin, output: process.stderr, prompt: "> " });
   // Ctrl-C in a dialog does not reach the process; it is sent on, so that the command stops as without a dialog.
   lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));
@@ -122,7 +123,7 @@ async function converse(connected: Connected, settings: ChatSettings, messages: 
     pending = others;
     messages.push(call === undefined ? { role: "user", content: line } : { role: "tool", tool_call_id: call.id, content: line });
     if (pending.length === 0) {
-      const answer = await printAnswer(connected, settings, messages, isJson);
+      const answer = await printAnswer(connected, { messages, ...options });
       messages.push(answer);
       pending = (answer.tool_calls ?? []).map((each) => ({ id: each.id ?? "", text: describeCall(each) }));
     }

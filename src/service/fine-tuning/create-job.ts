@@ -94,36 +94,24 @@ export async function prepareFineTuningJob(context: CreationContext, request: Fi
   const [id, trainingJobId, modelId] = [newId("ftjob-"), randomUUID(), randomUUID()];
   const shortId = id.slice(-12);
   const suffix = request.suffix ?? "";
-  const modelName = `ft:${start.baseModel}:${entity}:${suffix}:${shortId}`;
-  const seed = request.seed ?? randomInt(MAX_SEED + 1);
-  const plan = await planMethod(context, { request, seed, start, data, modelName });
-  const name = { entity, project: PROJECT, name: suffix === "" ? shortId : `${suffix}-${shortId}` };
   const { baseModel, from, lora } = start;
+  const seed = request.seed ?? randomInt(MAX_SEED + 1);
+  // The result has two names: an alias in the format of the OpenAI API, and the name of every trained model here.
+  const modelName = `ft:${baseModel}:${entity}:${suffix}:${shortId}`;
+  const name = { entity, project: PROJECT, name: suffix === "" ? shortId : `${suffix}-${shortId}` };
+  const plan = await planMethod(context, { request, seed, start, data, modelName });
   const newModel: CreateModelRequest = { project: PROJECT, name: name.name, base_model: baseModel, lora, from };
   const origin = await prepareOrigin(context, { id: modelId, seed, request: newModel });
-  const stored: StoredRequest = {
-    model: request.model,
-    training_file: request.training_file,
-    validation_file: request.validation_file ?? null,
-    seed,
-    ...plan.stored,
-  };
   return {
     async commit(transaction) {
       // The files may have been deleted since they were read.
       await readFiles(transaction, request);
       const model = await insertModel(transaction, { id: modelId, name, baseModel, origin });
       await insertJob(transaction, { id: trainingJobId, model, type: plan.jobType, config: plan.config, ...trace });
-      const metadata = request.metadata ?? null;
+      const row = rowOf(request, { seed, ...plan.stored });
       await transaction
         .insertInto("fine_tuning_jobs")
-        .values({
-          id,
-          training_job_id: trainingJobId,
-          request: JSON.stringify(stored),
-          metadata: metadata === null ? null : JSON.stringify(metadata),
-          result_file: null,
-        })
+        .values({ id, training_job_id: trainingJobId, ...row })
         .execute();
       await appendEvent(transaction, trainingJobId, note(`Created fine-tuning job: ${id}`));
       for (const warning of plan.warnings) await appendEvent(transaction, trainingJobId, note(warning, {}, "warn"));
@@ -132,6 +120,15 @@ export async function prepareFineTuningJob(context: CreationContext, request: Fi
     afterwards: () => context.jobs.wake(),
     undo: origin.discard,
   };
+}
+
+/** Returns the columns of a new job that the request determines. */
+function rowOf(
+  { model, training_file, validation_file = null, metadata = null }: FineTuningRequest,
+  resolved: Omit<StoredRequest, "model" | "training_file" | "validation_file">,
+) {
+  const stored: StoredRequest = { model, training_file, validation_file, ...resolved };
+  return { request: JSON.stringify(stored), metadata: metadata === null ? null : JSON.stringify(metadata), result_file: null };
 }
 
 /** Rejects integrations, and settings of a method other than the chosen one. */
