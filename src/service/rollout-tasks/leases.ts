@@ -44,6 +44,8 @@ export class RolloutLeases {
   readonly #followed = new Map<string, number>();
   /** Ends the search for expired leases; null while no task is leased. */
   #stopExpiry: (() => Promise<void>) | null = null;
+  /** Number of calls of {@link #startExpiry}. */
+  #expiryRequests = 0;
   readonly #watch: PlanWatch;
   #isClosed = false;
 
@@ -185,9 +187,10 @@ export class RolloutLeases {
     await this.#stopExpiry?.();
   }
 
-  /** Starts the search for expired leases, which ends when there are no more leases. */
+  /** Starts the search for expired leases, or keeps it running. It ends when there are no more leases. */
   #startExpiry(): void {
     if (this.#isClosed) return;
+    this.#expiryRequests++;
     const expire = () => this.#expire().catch(logFailure(this.#logger, "Expired leases of rollouts could not be ended"));
     this.#stopExpiry ??= repeatEvery(expire, EXPIRY_MS);
   }
@@ -202,7 +205,9 @@ export class RolloutLeases {
       }
       if (requeued + failed < TASKS_AT_ONCE) break;
     }
-    if (await hasLeases(this.#store)) return;
+    const requests = this.#expiryRequests;
+    // A lease that began during the query may be missing in its answer.
+    if ((await hasLeases(this.#store)) || requests !== this.#expiryRequests) return;
     const stop = this.#stopExpiry;
     this.#stopExpiry = null;
     // Not awaited: `stop` waits for this call itself.
