@@ -63,7 +63,7 @@ function followersOf(configurations: Configurations, at: Configuration): number[
 const idsIn = ({ words }: TokenMask) =>
   Array.from({ length: vocabulary.size }, (_, id) => id).filter((id) => (words[id >>> 5]! >>> (id & 31)) & 1);
 
-/** A rule that calls itself and other rules, and whose tokens may end several calls and the text. */
+/** A rule that calls itself and other rules, with tokens that may end several calls and the text. */
 const CALLS: Grammar = {
   rules: [
     sequence(text("{"), optional({ kind: "rule", index: 1 }), text("}")),
