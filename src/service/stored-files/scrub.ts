@@ -13,7 +13,7 @@ import { eachStoredFile, isInStorage, stillReferenced, type StoredFile } from ".
 import type { StoredFiles } from "./stored-files.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
-/** Milliseconds between the starts of two rounds, unless a round takes longer. */
+/** Default of `roundMs` of {@link keepScrubbing}. */
 const ROUND_MS = 24 * 60 * 60_000;
 /** Min milliseconds between two confirmations of missing files, because each lists all stored files. */
 const CONFIRMATION_MS = 60_000;
@@ -34,28 +34,29 @@ export interface ScrubContext {
  * Verifies every file with a digest in the data directory, one after another, now and every day, reading at most `scrubBytesPerSecond` on
  * average. Damage is logged, and fails every later use of the file; a copy of a file in an S3 storage is fetched again instead.
  *
+ * @param roundMs - Milliseconds between the starts of two rounds, unless a round takes longer.
  * @returns a function that stops the verification and waits for the current read.
  */
-export function keepScrubbing(context: ScrubContext): () => Promise<void> {
+export function keepScrubbing(context: ScrubContext, roundMs = ROUND_MS): () => Promise<void> {
   if (context.limits.scrubBytesPerSecond === 0) return () => Promise.resolve();
   const ending = new AbortController();
   // Rejects only because of the abort.
-  const running = scrub(context, ending.signal).catch(() => undefined);
+  const running = scrub(context, roundMs, ending.signal).catch(() => undefined);
   return async () => {
     ending.abort();
     await running;
   };
 }
 
-/** Verifies all files once a day. */
-async function scrub(context: ScrubContext, signal: AbortSignal): Promise<void> {
+/** Verifies all files in every round. */
+async function scrub(context: ScrubContext, roundMs: number, signal: AbortSignal): Promise<void> {
   for (;;) {
     const startedMs = performance.now();
     await scrubOnce(context, signal).catch((error: unknown) => {
       signal.throwIfAborted();
-      context.logger.warn("Stored files could not be verified; the next round is in a day", { error: messageOf(error) });
+      context.logger.warn("Stored files could not be verified until the next round", { error: messageOf(error) });
     });
-    await pause(startedMs + ROUND_MS - performance.now(), signal);
+    await pause(startedMs + roundMs - performance.now(), signal);
   }
 }
 

@@ -1,4 +1,4 @@
-/** Missing files in the background verification. */
+/** Missing files and failures of the database in the background verification. */
 import { expect, onTestFinished, test, vi } from "vitest";
 import { openDataDirectory } from "../../../src/service/disk/data-directory.ts";
 import { openStore } from "../../../src/service/store/sqlite.ts";
@@ -49,4 +49,20 @@ test("confirms the missing files of a round together, and logs the ones that wer
   );
   // One list names the files of the round; one confirms the first missing file, and one the others.
   expect(lists.mock.calls.filter(([table]) => table === ("checkpoints" as never))).toHaveLength(3);
+});
+
+test("continues with the next round if the database fails in a round", async () => {
+  const directory = await openDataDirectory(await temporaryDirectory());
+  const store = await openStore(directory.database);
+  onTestFinished(() => store.destroy());
+  const warn = vi.fn<(message: string, fields?: object) => void>();
+  const reads = vi.spyOn(store, "selectFrom").mockImplementationOnce(() => {
+    throw new Error("the connection is lost");
+  });
+  const files = { recheck: () => Promise.resolve() };
+  const logger = { info: () => {}, warn, error: () => {} };
+  const stop = keepScrubbing({ store, directory, storage: { remote: null }, files, limits: { scrubBytesPerSecond: Infinity }, logger }, 10);
+  onTestFinished(stop);
+  await expect.poll(() => reads.mock.calls.length).toBeGreaterThan(1);
+  expect(warn.mock.calls).toEqual([["Stored files could not be verified until the next round", { error: "the connection is lost" }]]);
 });
