@@ -14,7 +14,7 @@ export interface TurnAnswer extends RequestMessage {
 }
 
 /** Conversation up to a turn of the model. */
-export interface Turn {
+export interface ChatTurn {
   readonly settings: ChatSettings;
   readonly messages: readonly RequestMessage[];
   /** Whether each chunk is printed as a line of JSON. */
@@ -26,7 +26,7 @@ export interface Turn {
  *
  * @returns the message, for the conversation.
  */
-export async function printAnswer({ service, signal }: Connected, { settings, messages, isJson }: Turn): Promise<TurnAnswer> {
+export async function printAnswer({ service, signal }: Connected, { settings, messages, isJson }: ChatTurn): Promise<TurnAnswer> {
   let [content, finishReason] = ["", null as string | null];
   const calls: { id: string; type: "function"; function: { name: string; arguments: string } }[] = [];
   const logprobs: LogprobEntry[] = [];

@@ -8,7 +8,7 @@ import { requestTool, type RequestMessage, type RequestTool } from "../base/sche
 import { parseBaseModel } from "../base/util/base-model.ts";
 import { isInteractive } from "../base/util/output.ts";
 import { BASE_FORMS, integer, nonNegative } from "./arguments.ts";
-import { type ChatSettings, describeCall, printAnswer, type Turn } from "./chat-turn.ts";
+import { type ChatSettings, describeCall, printAnswer, type ChatTurn } from "./chat-turn.ts";
 import { serviceCommand, requestedBase, withService, type Connected } from "./connected.ts";
 import { checkpointByName } from "./names.ts";
 import type { OutputOptions } from "./output.ts";
@@ -105,7 +105,7 @@ async function readTools(path: string): Promise<RequestTool[]> {
 /**
  * Answers the lines that a user enters until the end of the input. After an answer with tool calls, the next line per call is its result.
  */
-async function converse(connected: Connected, { messages: start, ...options }: Turn): Promise<void> {
+async function converse(connected: Connected, { messages: start, ...options }: ChatTurn): Promise<void> {
   const messages = [...start];
   const lines = createInterface({ input: process.stdin, output: process.stderr, prompt: "> " });
   // Ctrl-C in a dialog does not reach the process; it is sent on, so that the command stops as without a dialog.
