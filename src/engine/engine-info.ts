@@ -44,11 +44,17 @@ export type DeviceChoice = "auto" | "cpu" | "webgpu";
 /** Values of {@link DeviceChoice}. */
 export const DEVICE_CHOICES = ["auto", "cpu", "webgpu"] as const satisfies readonly DeviceChoice[];
 
-/** Type in which a GPU stores weights that are not trained. */
-export type WeightPrecision = "float32" | "float16";
+/** Types in which a GPU stores weights that are not trained. */
+export type DevicePrecision = "float32" | "float16";
+
+/** Types in which the processor stores weights that are not trained: `int8` and `int4` are blocks of 32 elements with a scale each. */
+export type ProcessorPrecision = "float32" | "int8" | "int4";
+
+/** Type in which weights that are not trained are stored: `float16` on a GPU alone, `int8` and `int4` on the processor alone. */
+export type WeightPrecision = DevicePrecision | ProcessorPrecision;
 
 /** Values of {@link WeightPrecision}. */
-export const WEIGHT_PRECISIONS = ["float32", "float16"] as const satisfies readonly WeightPrecision[];
+export const WEIGHT_PRECISIONS = ["float32", "float16", "int8", "int4"] as const satisfies readonly WeightPrecision[];
 
 /** Number format of the products with weights when the processor samples from models of more than 16 M weights. */
 export type RolloutPrecision = "float32" | "int8";

@@ -8,7 +8,7 @@
  * resident memory. With a software driver such as lavapipe, the memory of the device is part of it. Choose a driver with `VK_DRIVER_FILES`.
  */
 import { parseArgs } from "node:util";
-import type { WeightPrecision } from "../../src/engine/index.ts";
+import type { DevicePrecision } from "../../src/engine/engine-info.ts";
 import {
   hasWeights,
   measureInTurn,
@@ -26,7 +26,7 @@ import { writeRandomWeights, type WrittenType } from "./random-weights.ts";
 /** Input of `precision-engine.ts`. */
 export interface PrecisionInput {
   readonly directory: string;
-  readonly precision: WeightPrecision;
+  readonly precision: DevicePrecision;
   /** Rank of the trained adapter; null samples from the base model. */
   readonly rank: number | null;
   readonly rows: number;

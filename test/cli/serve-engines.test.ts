@@ -38,6 +38,7 @@ describe("rejects invalid combinations of options", () => {
     [["--device", "webgpu", "--device-memory", "8"], 1, "Expected `--device-memory` to be a whole number of bytes from"],
     [["--device", "cpu", "--device-memory", "8GB"], 1, "`--device-memory` is for a GPU"],
     [["--device", "cpu", "--weight-precision", "float16"], 1, '`--weight-precision` "float16" is for a GPU'],
+    [["--device", "auto", "--weight-precision", "int4"], 1, '`--weight-precision` "int4" is for the processor'],
     [["--upstream-adapters"], 1, "--upstream"],
     // Reported at once, before the engine's server answers.
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--upstream-adapters"], 1, "--upstream"],

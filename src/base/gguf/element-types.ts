@@ -1,7 +1,7 @@
 /** Element types of tensors in GGUF files, and their conversion to float32. */
 import { DataError, UnsupportedError } from "../errors.ts";
 import { readFloat16 } from "../util/float16.ts";
-import { q4K, q5K, q6K } from "./k-quants.ts";
+import { levels4K, q4K, q5K, q6K } from "./k-quants.ts";
 
 /**
  * Converts whole blocks to float32. Results equal those of `dequantize` in the Python package `gguf` bit by bit: every product is exact in
@@ -12,6 +12,12 @@ import { q4K, q5K, q6K } from "./k-quants.ts";
  */
 export type Decode = (from: DataView, to: Float32Array) => void;
 
+/**
+ * Visits each 32 elements of whole blocks as integers with a common scale and offset: an element is `scale · level + offset`, up to the
+ * rounding of the offset to float32. The levels are valid only during the call.
+ */
+export type DecodeLevels = (from: DataView, visit: (levels: Int8Array, scale: number, offset: number) => void) => void;
+
 /** Type of a tensor's elements: blocks of elements with common scales. */
 export interface ElementType {
   readonly name: string;
@@ -20,18 +26,20 @@ export interface ElementType {
   /** Bytes per block. */
   readonly blockBytes: number;
   readonly decode: Decode;
+  /** Elements as integers of a number of bits; absent for types in which 32 elements have no common scale. */
+  readonly levels?: { readonly bits: number; readonly decode: DecodeLevels };
 }
 
 /** Supported types by their number in ggml. */
 const TYPES: ReadonlyMap<number, ElementType> = new Map([
   [0, { name: "F32", blockSize: 1, blockBytes: 4, decode: float32 }],
   [1, { name: "F16", blockSize: 1, blockBytes: 2, decode: float16 }],
-  [2, { name: "Q4_0", blockSize: 32, blockBytes: 18, decode: q40 }],
-  [3, { name: "Q4_1", blockSize: 32, blockBytes: 20, decode: q41 }],
+  [2, { name: "Q4_0", blockSize: 32, blockBytes: 18, decode: q40, levels: { bits: 4, decode: levels40 } }],
+  [3, { name: "Q4_1", blockSize: 32, blockBytes: 20, decode: q41, levels: { bits: 4, decode: levels41 } }],
   [6, { name: "Q5_0", blockSize: 32, blockBytes: 22, decode: q50 }],
   [7, { name: "Q5_1", blockSize: 32, blockBytes: 24, decode: q51 }],
-  [8, { name: "Q8_0", blockSize: 32, blockBytes: 34, decode: q80 }],
-  [12, { name: "Q4_K", blockSize: 256, blockBytes: 144, decode: q4K }],
+  [8, { name: "Q8_0", blockSize: 32, blockBytes: 34, decode: q80, levels: { bits: 8, decode: levels80 } }],
+  [12, { name: "Q4_K", blockSize: 256, blockBytes: 144, decode: q4K, levels: { bits: 4, decode: levels4K } }],
   [13, { name: "Q5_K", blockSize: 256, blockBytes: 176, decode: q5K }],
   [14, { name: "Q6_K", blockSize: 256, blockBytes: 210, decode: q6K }],
   [30, { name: "BF16", blockSize: 1, blockBytes: 2, decode: bfloat16 }],
@@ -153,4 +161,38 @@ function q80(from: DataView, to: Float32Array): void {
     const d = readFloat16(from, offset);
     for (let i = 0; i < 32; i++) to[out + i] = d * from.getInt8(offset + 2 + i);
   }
+}
+
+/** Visits blocks of {@link q40}. */
+function levels40(from: DataView, visit: Parameters<DecodeLevels>[1]): void {
+  const levels = new Int8Array(32);
+  for (let offset = 0; offset < from.byteLength; offset += 18) {
+    readNibbles(from, offset + 2, levels);
+    visit(levels, readFloat16(from, offset), 0);
+  }
+}
+
+/** Visits blocks of {@link q41}: `d · q + m` is `d · (q − 8) + (m + 8d)`. */
+function levels41(from: DataView, visit: Parameters<DecodeLevels>[1]): void {
+  const levels = new Int8Array(32);
+  for (let offset = 0; offset < from.byteLength; offset += 20) {
+    const d = readFloat16(from, offset);
+    readNibbles(from, offset + 4, levels);
+    visit(levels, d, readFloat16(from, offset + 2) + 8 * d);
+  }
+}
+
+/** Reads 32 4-bit numbers less 8: the lower bits of 16 bytes, then the upper bits. */
+function readNibbles(from: DataView, offset: number, levels: Int8Array): void {
+  for (let i = 0; i < 16; i++) {
+    const q = from.getUint8(offset + i);
+    levels[i] = (q & 15) - 8;
+    levels[16 + i] = (q >> 4) - 8;
+  }
+}
+
+/** Visits blocks of {@link q80}. */
+function levels80(from: DataView, visit: Parameters<DecodeLevels>[1]): void {
+  for (let offset = 0; offset < from.byteLength; offset += 34)
+    visit(new Int8Array(from.buffer, from.byteOffset + offset + 2, 32), readFloat16(from, offset), 0);
 }

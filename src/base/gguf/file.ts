@@ -32,6 +32,13 @@ export interface GgufFile extends GgufHeader {
    * @throws DataError `E_DATA` naming the tensor if it contains NaN or an infinity, or if the file has been truncated since it was opened.
    */
   readPieces(tensor: GgufTensor, visit: (piece: Float32Array, first: number) => void, unitElements?: number): Promise<void>;
+  /**
+   * Visits the elements of a tensor as integers, 32 at a time, if its type has {@link ElementType.levels}.
+   *
+   * @param visit - Called with 32 levels, their scale and offset, and the index of the first of these elements in the tensor.
+   * @throws DataError `E_DATA` as {@link readPieces}.
+   */
+  readLevels(tensor: GgufTensor, visit: (levels: Int8Array, scale: number, offset: number, first: number) => void): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -55,6 +62,7 @@ export async function openGguf(path: string): Promise<GgufFile> {
       ...header,
       label,
       readPieces: (tensor, visit, unitElements = 1) => readPieces(file, label, { tensor, unitElements, visit }),
+      readLevels: (tensor, visit) => readLevels(file, label, tensor, visit),
       close: () => file.close(),
     };
   } catch (error) {
@@ -96,24 +104,55 @@ interface PieceParams {
 }
 
 async function readPieces(file: FileHandle, label: string, { tensor, unitElements, visit }: PieceParams): Promise<void> {
-  const { size, start, name, type } = tensor;
+  const { name, type } = tensor;
+  let values: Float32Array | undefined;
+  await readBlocks(file, label, tensor, unitElements, (blocks, first, count) => {
+    const piece = (values ??= new Float32Array(count)).subarray(0, count);
+    type.decode(blocks, piece);
+    const invalid = firstNonFinite(piece);
+    if (invalid >= 0) throw notFinite(label, name, piece[invalid]!, first + invalid);
+    visit(piece, first);
+  });
+}
+
+async function readLevels(
+  file: FileHandle,
+  label: string,
+  tensor: GgufTensor,
+  visit: (levels: Int8Array, scale: number, offset: number, first: number) => void,
+): Promise<void> {
+  const { name, type } = tensor;
+  await readBlocks(file, label, tensor, 1, (blocks, first) => {
+    let element = first;
+    type.levels!.decode(blocks, (levels, scale, offset) => {
+      if (!Number.isFinite(scale + offset)) throw notFinite(label, name, scale + offset, element);
+      visit(levels, scale, offset, element);
+      element += levels.length;
+    });
+  });
+}
+
+/** Reads the blocks of a tensor in pieces. @param visit - Called with whole blocks, the index of their first element and their elements. */
+async function readBlocks(
+  file: FileHandle,
+  label: string,
+  { size, start, type }: GgufTensor,
+  unitElements: number,
+  visit: (blocks: DataView, first: number, count: number) => void,
+): Promise<void> {
   const unit = leastCommonMultiple(unitElements, type.blockSize);
   const step = Math.min(size, Math.max(1, Math.floor(PIECE_ELEMENTS / unit)) * unit);
   const raw = Buffer.allocUnsafeSlow((step / type.blockSize) * type.blockBytes);
-  const values = new Float32Array(step);
   for (let first = 0; first < size; first += step) {
     const count = Math.min(step, size - first);
     const bytes = raw.subarray(0, (count / type.blockSize) * type.blockBytes);
     await readFully(file, label, bytes, start + (first / type.blockSize) * type.blockBytes);
-    const piece = values.subarray(0, count);
-    type.decode(new DataView(bytes.buffer, bytes.byteOffset, bytes.length), piece);
-    const invalid = firstNonFinite(piece);
-    if (invalid >= 0)
-      throw new DataError(
-        `${label}: expected tensor "${name}" to hold finite numbers, got ${piece[invalid]} at element ${first + invalid}`,
-      );
-    visit(piece, first);
+    visit(new DataView(bytes.buffer, bytes.byteOffset, bytes.length), first, count);
   }
+}
+
+function notFinite(label: string, name: string, value: number, index: number): DataError {
+  return new DataError(`${label}: expected tensor "${name}" to hold finite numbers, got ${value} at element ${index}`);
 }
 
 function leastCommonMultiple(a: number, b: number): number {

@@ -26,6 +26,21 @@ export function q4K(from: DataView, to: Float32Array): void {
   }
 }
 
+/** Visits the blocks of {@link q4K} as levels `q − 8` with the offset `8·(d·s) − (dmin·m)`. */
+export function levels4K(from: DataView, visit: (levels: Int8Array, scale: number, offset: number) => void): void {
+  const levels = new Int8Array(32);
+  for (let start = 0; start < from.byteLength; start += 144) {
+    const [d, dMin] = [readFloat16(from, start), readFloat16(from, start + 2)];
+    for (let block = 0; block < 8; block++) {
+      const scale = d * scaleOf(from, start + 4, block);
+      const numbers = start + 16 + 32 * (block >> 1);
+      const shift = 4 * (block & 1);
+      for (let i = 0; i < 32; i++) levels[i] = ((from.getUint8(numbers + i) >> shift) & 15) - 8;
+      visit(levels, scale, 8 * scale - dMin * minOf(from, start + 4, block));
+    }
+  }
+}
+
 /** Decodes super-blocks as {@link q4K}, with fifth bits in 32 separate bytes: bit `b` of byte `i` belongs to element `i` of block `b`. */
 export function q5K(from: DataView, to: Float32Array): void {
   for (let offset = 0, out = 0; offset < from.byteLength; offset += 176, out += SUPER_BLOCK) {

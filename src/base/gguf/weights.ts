@@ -1,5 +1,6 @@
 /** Weights of a GGUF file by the names of the tensors in Hugging Face layout. */
 import { DataError } from "../errors.ts";
+import { BLOCK_ELEMENTS, type BlockWriter } from "./blocks.ts";
 import { type GgufArchitecture, architectureOf } from "./architectures.ts";
 import { type GgufFile, openGguf } from "./file.ts";
 import type { GgufTensor } from "./header.ts";
@@ -20,6 +21,14 @@ export interface GgufWeights {
    * @throws DataError `E_DATA` naming the tensor if it does not exist or contains NaN or an infinity.
    */
   readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
+  /**
+   * Writes a tensor to blocks without rounding, in the order of Hugging Face layout, if the type of the file allows it.
+   *
+   * @param firstBlock - Block of `to` that the tensor starts at.
+   * @returns Whether the tensor was written: whether 32 elements have a common scale in the file and at most as many bits as in `to`.
+   * @throws DataError `E_DATA` as {@link readPieces}.
+   */
+  readBlocks(name: string, to: BlockWriter, firstBlock: number): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -29,19 +38,35 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
   try {
     const { name, architecture } = architectureOf(file);
     const tensorOf = (hubName: string) => tensorFor(file, architecture, new MetadataKeys(file.metadata, name), hubName);
+    const requireTensor = (hubName: string): FoundTensor => {
+      const found = tensorOf(hubName);
+      if (found === undefined) throw new DataError(`${file.label}: expected tensor "${hubName}", found none`);
+      return found;
+    };
     return {
       label: file.label,
       shapeOf: (hubName) => tensorOf(hubName)?.tensor.shape,
       async readPieces(hubName, visit) {
-        const found = tensorOf(hubName);
-        if (found === undefined) throw new DataError(`${file.label}: expected tensor "${hubName}", found none`);
-        const { tensor, heads, gainOffset } = found;
+        const { tensor, heads, gainOffset } = requireTensor(hubName);
         if (heads > 0) return readHeads(file, tensor, heads, visit);
         if (gainOffset === 0) return file.readPieces(tensor, visit);
         return file.readPieces(tensor, (piece, first) => {
           for (let i = 0; i < piece.length; i++) piece[i]! -= gainOffset;
           visit(piece, first);
         });
+      },
+      async readBlocks(hubName, to, firstBlock) {
+        const { tensor, heads } = requireTensor(hubName);
+        const width = last(tensor.shape);
+        if (tensor.type.levels === undefined || tensor.type.levels.bits > to.bits || width % BLOCK_ELEMENTS !== 0) return false;
+        const blocks = width / BLOCK_ELEMENTS;
+        const rowOf = heads > 0 ? headRows(file, tensor, heads) : (row: number) => row;
+        await file.readLevels(tensor, (levels, scale, offset, first) => {
+          const block = first / BLOCK_ELEMENTS;
+          const row = Math.floor(block / blocks);
+          to.write(firstBlock + rowOf(row) * blocks + (block - row * blocks), levels, scale, offset);
+        });
+        return true;
       },
       close: () => file.close(),
     };
@@ -76,8 +101,24 @@ function headsOf(keys: MetadataKeys, part: string | undefined): number {
 }
 
 /**
- * Reads a query or key projection: within each head, row `2i` goes to row `i` of the first half, and row `2i + 1` to row `i` of the second.
+ * Returns a function from a row of a query or key projection in the file to its row in Hugging Face layout: within each head, row `2i` goes
+ * to row `i` of the first half, and row `2i + 1` to row `i` of the second.
  */
+function headRows(file: GgufFile, tensor: GgufTensor, heads: number): (row: number) => number {
+  const rowLength = tensor.shape.length === 1 ? 1 : last(tensor.shape);
+  const rows = tensor.size / heads / rowLength;
+  const half = rows / 2;
+  if (!Number.isInteger(half))
+    throw new DataError(
+      `${file.label}: tensor "${tensor.name}": expected an even number of rows in each of ${heads} heads, got shape [${tensor.shape.join(", ")}]`,
+    );
+  return (row) => {
+    const inHead = row % rows;
+    return row - inHead + (inHead & 1) * half + (inHead >> 1);
+  };
+}
+
+/** Reads a query or key projection in the order of Hugging Face layout. */
 async function readHeads(
   file: GgufFile,
   tensor: GgufTensor,
@@ -86,20 +127,15 @@ async function readHeads(
 ): Promise<void> {
   const headElements = tensor.size / heads;
   const rowLength = tensor.shape.length === 1 ? 1 : last(tensor.shape);
-  const half = headElements / rowLength / 2;
-  if (!Number.isInteger(half))
-    throw new DataError(
-      `${file.label}: tensor "${tensor.name}": expected an even number of rows in each of ${heads} heads, got shape [${tensor.shape.join(", ")}]`,
-    );
+  const rowOf = headRows(file, tensor, heads);
   const head = new Float32Array(headElements);
   await file.readPieces(
     tensor,
     (piece, first) => {
       for (let start = 0; start < piece.length; start += headElements) {
-        for (let row = 0; row < 2 * half; row++) {
+        for (let row = 0; row * rowLength < headElements; row++) {
           const from = start + row * rowLength;
-          const to = ((row & 1) * half + (row >> 1)) * rowLength;
-          head.set(piece.subarray(from, from + rowLength), to);
+          head.set(piece.subarray(from, from + rowLength), rowOf(row) * rowLength);
         }
         visit(head, first + start);
       }

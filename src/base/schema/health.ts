@@ -21,7 +21,7 @@ export const deviceHealth = z.object({
   /** Name of the GPU as its driver reports it; null for the processor, and where the system does not say. */
   adapter: z.string().nullable(),
   /** Type in which weights that are not trained are stored. */
-  weight_precision: z.literal(["float32", "float16"]),
+  weight_precision: z.literal(["float32", "float16", "int8", "int4"]),
   /** Number format of the products with weights when large models are sampled; `int8` only on the processor. */
   rollout_precision: z.literal(["float32", "int8"]),
 });

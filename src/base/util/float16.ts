@@ -46,8 +46,21 @@ let allValues: Float32Array | undefined;
 
 /** Reads a little-endian float16 at a byte offset. */
 export function readFloat16(view: DataView, offset: number): number {
-  allValues ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => float16Value(bits));
-  return allValues[view.getUint16(offset, true)]!;
+  return valueOf(view.getUint16(offset, true));
+}
+
+const single = new Float32Array(1);
+const singleBits = new Uint32Array(single.buffer);
+
+/** Returns the nearest float16 of a number that is not NaN, rounded as {@link toFloat16} does. */
+export function nearestFloat16(value: number): number {
+  single[0] = value;
+  return valueOf(float16Of(singleBits[0]!, single[0]));
+}
+
+function valueOf(bits: number): number {
+  allValues ??= Float32Array.from({ length: 2 ** 16 }, (_, each) => float16Value(each));
+  return allValues[bits]!;
 }
 
 /** Returns the number with the given bits. */

@@ -19,7 +19,7 @@ import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS } from "./sample/options.ts";
 import { type ComputeUnit, type DeviceUnitOptions, deviceUnit, processorUnit } from "./threads/compute-unit.ts";
 import { ComputeUnits } from "./threads/compute-units.ts";
-import { checkedDevice } from "./threads/device-options.ts";
+import { checkedDevice, devicePrecision, processorPrecision } from "./threads/device-options.ts";
 import type { WorkerDeath } from "./threads/supervised-worker.ts";
 import { threadCandidates } from "./train/thread-choice.ts";
 
@@ -72,16 +72,24 @@ export interface OnnxEngineOptions {
    */
   readonly deviceMemory?: number | undefined;
   /**
-   * Type in which a GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and needs
-   * an adapter with the WebGPU feature shader-f16. An error with the device `"cpu"`. @default "float32"
+   * Type in which weights that are not trained are stored: the matrices, embeddings and output heads of base models, for sampling and under
+   * adapters. Products are computed in float32, or as `rolloutPrecision` says. Models that train every parameter start from the float32
+   * weights of the files.
+   *
+   * - `"float16"`, on a GPU alone, takes half the memory, and needs an adapter with the WebGPU feature shader-f16.
+   * - `"int4"` and `"int8"`, on the processor alone, are blocks of 32 elements with a float32 scale, some 0.63 and 1.13 bytes per weight.
+   *   GGUF files in Q4_0, Q4_1 and Q4_K, and with `"int8"` in Q8_0, keep their values; other weights are rounded as llama.cpp rounds to Q4_0
+   *   and Q8_0. An error with the devices `"webgpu"` and `"auto"`.
+   *
+   * @default "float32"
    */
   readonly weightPrecision?: WeightPrecision | undefined;
   /**
-   * Number format of the products with weights when the processor samples from models of more than 16 M weights. `"int8"` rounds the
-   * matrices of the decode graph, the output head included, and the rows that they multiply to 8 bits in blocks of 32, which is faster
-   * for few requests. The recorded log-probabilities belong to the rounded model, and RL jobs correct the difference to the
-   * trained weights by importance ratios. Prompts are computed, and weights trained, in float32. An error with another device than
-   * `"cpu"`. @default "float32"
+   * Number format of the products with weights when the processor samples from models of more than 16 M weights, or from base models in
+   * int4 or int8. `"int8"` rounds the matrices of the decode graph, the output head included, unless they are stored in int4 or int8, and
+   * the rows that they multiply, to 8 bits in blocks of 32, which is faster for few requests. The recorded log-probabilities belong to the
+   * rounded model, and RL jobs correct the difference to the trained weights by importance ratios. Prompts are computed, and weights
+   * trained, in float32. An error with another device than `"cpu"`. @default "float32"
    */
   readonly rolloutPrecision?: RolloutPrecision | undefined;
   /**
@@ -111,8 +119,8 @@ const POLICY_PREFIX = "policy-";
  * @returns Running engine; call `close` to stop its threads.
  * @throws EngineMissingError `E_ENGINE_MISSING` if onnxruntime-node cannot be loaded.
  * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
- *   threads; for an unknown device or precision; for `rolloutPrecision` `"int8"` with another device than `"cpu"`; for `deviceMemory` below 1 GB or with the device `"cpu"`; and for float16 weights with the
- *   device `"cpu"`, or on an adapter without shader-f16.
+ *   threads; for an unknown device or precision; for `rolloutPrecision` `"int8"` with another device than `"cpu"`; for `deviceMemory` below 1 GB or with the device `"cpu"`; for float16 weights with the
+ *   device `"cpu"`, or on an adapter without shader-f16; and for weights in int8 or int4 with another device than `"cpu"`.
  * @example
  * ```ts
  * const engine = await createOnnxEngine({ baseModels: { base: "/models/base" } });
@@ -129,14 +137,15 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   await bases.check();
   await loadRuntime();
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {}, onDeviceUnavailable = () => {} } = options;
-  const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes, rolloutPrecision };
-  const startDevice = () =>
-    deviceUnit({ sampler, memoryBytes, weightPrecision, onDeath, onFallback, acceptsSoftware: device === "webgpu" });
+  const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
+  const ofDevice = { memoryBytes, weightPrecision: devicePrecision(weightPrecision), acceptsSoftware: device === "webgpu" };
+  const startDevice = () => deviceUnit({ sampler, ...ofDevice, onDeath, onFallback });
   const unitsOf = (main: ComputeUnit, startLarge: typeof startDevice | null) =>
     new ComputeUnits(main, startLarge, ({ message }) => onDeviceUnavailable(message));
   if (device === "webgpu") return new OnnxEngine(bases, unitsOf(await startDevice(), null));
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
-  const processor = processorUnit({ samplers, sampler, trainer, onDeath });
+  const precisions = { weightPrecision: processorPrecision(weightPrecision), rolloutPrecision };
+  const processor = processorUnit({ samplers, sampler, trainer, precisions, onDeath });
   return new OnnxEngine(bases, unitsOf(processor, device === "auto" ? startDevice : null));
 }
 

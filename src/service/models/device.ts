@@ -21,8 +21,9 @@ function variable(name: string): string | undefined {
  * Returns the device options to use: each option, else its environment variable `WHETSTONE_DEVICE`, `WHETSTONE_DEVICE_MEMORY`,
  * `WHETSTONE_WEIGHT_PRECISION` or `WHETSTONE_ROLLOUT_PRECISION`, else its default.
  *
- * Variables without effect on the device are ignored, the second and third with "cpu" and the last with another device: an environment may
- * set them for all programs of a machine. The options of the same names are rejected, because a caller who gives them expects an effect.
+ * Variables without effect on the device are ignored, because an environment may set them for all programs of a machine: the second, and
+ * "float16" of the third, with "cpu"; "int8" and "int4" of the third, and the last, with another device. The options of the same names are
+ * rejected, because a caller who gives them expects an effect.
  *
  * @param names - Names of the options in messages; they differ between the library and the command line.
  * @throws ConfigError `E_CONFIG` for an option or variable that is not valid; the message names it.
@@ -34,8 +35,7 @@ export function chooseDevice(options: DeviceOptions, names: DeviceOptionNames = 
     {
       device,
       deviceMemory: options.deviceMemory ?? (isCpu ? undefined : memoryOfVariable()),
-      weightPrecision:
-        options.weightPrecision ?? (isCpu ? undefined : (variable("WHETSTONE_WEIGHT_PRECISION") as WeightPrecision | undefined)),
+      weightPrecision: options.weightPrecision ?? precisionOfVariable(isCpu),
       rolloutPrecision:
         options.rolloutPrecision ?? (isCpu ? (variable("WHETSTONE_ROLLOUT_PRECISION") as RolloutPrecision | undefined) : undefined),
     },
@@ -46,6 +46,13 @@ export function chooseDevice(options: DeviceOptions, names: DeviceOptionNames = 
       rolloutPrecision: options.rolloutPrecision === undefined ? "WHETSTONE_ROLLOUT_PRECISION" : names.rolloutPrecision,
     },
   );
+}
+
+/** Returns `WHETSTONE_WEIGHT_PRECISION`; undefined if it is a precision of other devices. */
+function precisionOfVariable(isCpu: boolean): WeightPrecision | undefined {
+  const precision = variable("WHETSTONE_WEIGHT_PRECISION") as WeightPrecision | undefined;
+  const others: readonly (WeightPrecision | undefined)[] = isCpu ? ["float16"] : ["int8", "int4"];
+  return others.includes(precision) ? undefined : precision;
 }
 
 /** Returns `WHETSTONE_DEVICE_MEMORY` in bytes. @throws ConfigError `E_CONFIG` for a value that is not a size. */

@@ -131,7 +131,7 @@ describe.skipIf(missingFloat16 !== null)(
     test("with `auto`, models on the processor keep float32 weights", async () => {
       const engine = await start(TIED, { device: "auto" });
       await engine.loadPolicy({ base: "base" });
-      expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null, rolloutPrecision: "float32" }]);
+      expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null, weightPrecision: "float32", rolloutPrecision: "float32" }]);
     });
   },
 );
@@ -156,7 +156,7 @@ describe("the precision of the weights", () => {
     });
     await expect(createOnnxEngine({ baseModels: {}, device: "webgpu", weightPrecision: "bf16" as "float16" })).rejects.toMatchObject({
       code: "E_CONFIG",
-      message: 'Expected `weightPrecision` to be one of "float32", "float16", got "bf16"',
+      message: 'Expected `weightPrecision` to be one of "float32", "float16", "int8", "int4", got "bf16"',
     });
   });
 });

@@ -3,7 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { Row, SampledToken, WeightPrecision } from "../../../src/engine/index.ts";
+import type { DevicePrecision } from "../../../src/engine/engine-info.ts";
+import type { Row, SampledToken } from "../../../src/engine/index.ts";
 import { readModelConfig } from "../../../src/engine/onnx/model/config.ts";
 import { DeviceBases } from "../../../src/engine/onnx/model/device-bases.ts";
 import { baseLayout, cutLayout } from "../../../src/engine/onnx/model/parameters.ts";
@@ -37,7 +38,7 @@ const SUBJECTS = [
   ["separate", { id: "llama3", directory: join(import.meta.dirname, "../../oracle/families/llama3/model") }],
 ] as const;
 
-function setup(maxPieceBytes?: number, onPlacement: Parameters<typeof webgpu>[0] = null, precision: WeightPrecision = "float32") {
+function setup(maxPieceBytes?: number, onPlacement: Parameters<typeof webgpu>[0] = null, precision: DevicePrecision = "float32") {
   const memory = new DeviceMemory(webgpu(onPlacement), maxPieceBytes);
   const bases = new DeviceBases(memory, positionsNeeded, precision);
   return { memory, bases, trainer: new DeviceTrainer(memory, bases), place: onDevice(memory, bases) };

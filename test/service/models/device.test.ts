@@ -77,7 +77,7 @@ test("rejects a memory that is not a size, is below 1 GB or belongs to the proce
   expect(await failedStart({ device: "webgpu" })).toEqual(rejected(`Expected \`WHETSTONE_DEVICE_MEMORY\` ${bytes} 8`));
 });
 
-test("the precision of weights is the option, else WHETSTONE_WEIGHT_PRECISION, which the processor ignores", () => {
+test("the precision of weights is the option, else WHETSTONE_WEIGHT_PRECISION, unless the device does not have it", () => {
   clearVariables();
   const precision = (options: Parameters<typeof chooseDevice>[0]) => chooseDevice(options).weightPrecision;
   expect(precision({ device: "webgpu" })).toBe("float32");
@@ -86,14 +86,27 @@ test("the precision of weights is the option, else WHETSTONE_WEIGHT_PRECISION, w
   expect(precision({ device: "auto" })).toBe("float16");
   expect(precision({ device: "webgpu", weightPrecision: "float32" })).toBe("float32");
   expect(precision({ device: "cpu" })).toBe("float32");
+  setVariable("int4", "WHETSTONE_WEIGHT_PRECISION");
+  expect(precision({})).toBe("int4");
+  expect(precision({ device: "cpu", weightPrecision: "int8" })).toBe("int8");
+  expect(precision({ device: "webgpu" })).toBe("float32");
+  expect(precision({ device: "auto" })).toBe("float32");
 });
 
-test("rejects an unknown precision of weights, and float16 with the processor", async () => {
+test("rejects an unknown precision of weights, float16 with the processor, and int8 and int4 with other devices", async () => {
   clearVariables();
-  const accepted = '"float32", "float16"';
-  expect(await failedStart({ device: "webgpu", weightPrecision: "int8" })).toEqual(
-    rejected(`Expected \`weightPrecision\` to be one of ${accepted}, got "int8"`),
+  const accepted = '"float32", "float16", "int8", "int4"';
+  expect(await failedStart({ device: "cpu", weightPrecision: "int2" })).toEqual(
+    rejected(`Expected \`weightPrecision\` to be one of ${accepted}, got "int2"`),
   );
+  for (const [device, weightPrecision] of [
+    ["webgpu", "int4"],
+    ["auto", "int4"],
+    ["webgpu", "int8"],
+  ])
+    expect(await failedStart({ device, weightPrecision })).toEqual(
+      rejected(`\`weightPrecision\` "${weightPrecision}" is for the processor, got the device "${device}": omit it, or select the device "cpu"`),
+    );
   expect(await failedStart({ device: "cpu", weightPrecision: "float16" })).toEqual(
     rejected('`weightPrecision` "float16" is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"'),
   );

@@ -7,7 +7,7 @@
  */
 import { ShapeError } from "../../../base/errors.ts";
 
-/** Element types. Ops compute with all except float16 and uint8, types of stored weights: see `graph/lower.ts` and `quantizedProduct`. */
+/** Element types. Ops compute with all except float16 and uint8, types of stored weights: see `graph/lower.ts`. */
 export type DType = "float16" | "float32" | "int32" | "int64" | "uint8" | "bool";
 
 /** Dimension: a fixed size, or a name that is bound at run time. */

@@ -1,8 +1,9 @@
 /** Replacement of operators that an execution provider lacks, and of the types of inputs, before a graph is serialized. */
 import { ShapeError } from "../../../base/errors.ts";
+import { type BlockFormat, type BlockInput, blockInput, readBlocks } from "./block-inputs.ts";
 import { type DType, Graph, liveNodes, type Node, type Value } from "./graph.ts";
 import { cast } from "./ops/elementwise.ts";
-import { first, getOrInsert, itemAt } from "../../../base/util/values.ts";
+import { first, getOrInsert, getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /**
  * Records nodes that compute the same as `node` and returns their outputs, one per output of `node`; null keeps the node.
@@ -35,6 +36,12 @@ export const PACKED_INPUT = "packed";
 /** Returns the names of the int64 inputs with the start, the end and the shape of a packed input. */
 export const packedNames = (name: string) => ({ start: `${name}_start`, end: `${name}_end`, shape: `${name}_shape` });
 
+/** Form in which a float32 input is stored: as float16, or as a matrix in blocks. */
+export type StoredFormat = "float16" | BlockFormat;
+
+/** Formats of stored inputs by the name of the input. */
+export type StoredFormats = ReadonlyMap<string, StoredFormat>;
+
 /** Inputs that a lowered graph takes in another form, by name. */
 export interface LoweredInputs {
   /**
@@ -45,25 +52,30 @@ export interface LoweredInputs {
    */
   readonly packed?: readonly string[] | undefined;
   /**
-   * float32 inputs that the new graph takes as float16. Each node that reads one reads a float32 copy of its own, so that few copies are in
-   * memory at a time; a Gather converts only the gathered rows. @default none
+   * float32 inputs that the new graph takes in the form in which they are stored. A node that reads one reads a float32 copy of its own, so
+   * that few copies are in memory at a time, or multiplies by the matrix in blocks; a Gather converts only the gathered rows. Of a matrix
+   * in blocks, the new graph has an input for each part, see {@link blockInput}. @default none
    */
-  readonly float16?: ReadonlySet<string> | undefined;
+  readonly stored?: StoredFormats | undefined;
 }
 
 /** Returns a graph with the same outputs in which the operators of `table` are replaced; gradients are not copied. */
-export function lower(graph: Graph, table: LoweringTable, { packed = [], float16 = new Set() }: LoweredInputs = {}): Graph {
+export function lower(graph: Graph, table: LoweringTable, { packed = [], stored = new Map() }: LoweredInputs = {}): Graph {
   const lowered = new Graph();
   for (const dim of graph.smallDims) lowered.smallDims.add(dim);
   const isPacked = new Set(packed);
   const flat = packed.length === 0 ? null : lowered.input(PACKED_INPUT, ["packed_size"]);
-  const inputOf = (input: Value): Value =>
-    flat !== null && isPacked.has(input.name)
-      ? unpacked(flat, input)
-      : lowered.input(input.name, input.shape, float16.has(input.name) ? "float16" : input.dtype);
+  const inBlocks = new Map<Value, BlockInput>();
+  const inputOf = (input: Value): [Value, Value][] => {
+    if (flat !== null && isPacked.has(input.name)) return [[input, unpacked(flat, input)]];
+    const format = stored.get(input.name);
+    if (format === undefined || format === "float16") return [[input, lowered.input(input.name, input.shape, format ?? input.dtype)]];
+    inBlocks.set(input, blockInput(lowered, input, format));
+    return [];
+  };
   const nodes = liveNodes(graph);
   const used = new Set<Value>([...nodes.flatMap((node) => node.inputs), ...graph.outputs.values()]);
-  const values = new Map<Value, Value>(graph.inputs.map((input) => [input, inputOf(input)]));
+  const values = new Map<Value, Value>(graph.inputs.flatMap(inputOf));
   const valueOf = (value: Value): Value =>
     getOrInsert(values, value, () => {
       const data = graph.constants.get(value);
@@ -72,6 +84,12 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], float16
     });
   for (const node of nodes) {
     const { op, domain, attributes, outputs: originals } = node;
+    const matrix = node.inputs.findIndex((input) => inBlocks.has(input));
+    if (matrix >= 0) {
+      const inputs = node.inputs.map((input, i) => (i === matrix ? lowered.absent() : valueOf(input)));
+      values.set(first(originals), readBlocks(node, matrix, inputs, getOrThrow(inBlocks, itemAt(node.inputs, matrix))));
+      continue;
+    }
     // A Gather reads a float16 table itself; only its result is converted.
     const isHalfTable = op === "Gather" && valueOf(first(node.inputs)).dtype === "float16";
     const inputs = node.inputs.map((input) => (isHalfTable ? valueOf(input) : ofType(input.dtype, valueOf(input))));
@@ -100,18 +118,27 @@ function ofType(dtype: DType, value: Value): Value {
   return value.dtype === "float16" && dtype === "float32" ? cast(value, dtype) : value;
 }
 
-/** Operators that copy weights. */
-const COPIES: ReadonlySet<string> = new Set(["Cast", "Concat", "Transpose"]);
+/** Operators that copy weights, or unpack and dequantize matrices in blocks. */
+const COPIES: ReadonlySet<string> = new Set([
+  "BitShift",
+  "BitwiseAnd",
+  "Cast",
+  "Concat",
+  "DequantizeLinear",
+  "Expand",
+  "Reshape",
+  "Transpose",
+]);
 
 /**
- * Makes the runtime convert, join and transpose weights directly before the node that reads them, and returns the graph. Otherwise it copies
+ * Makes the runtime convert, dequantize, join and transpose weights directly before the node that reads them, and returns the graph. Otherwise it copies
  * all weights before the first layer, and all copies are in memory at once.
  *
  * For this, the copies become the *first* nodes of the graph: the runtime orders nodes depth-first from the outputs, and among the inputs
  * of a node, the input recorded first is computed last.
  */
 export function runCopiesLate(graph: Graph): Graph {
-  const copies = new Set<Value>(graph.inputs);
+  const copies = new Set<Value>([...graph.inputs, ...graph.constants.keys()]);
   const [early, others]: [Node[], Node[]] = [[], []];
   for (const node of graph.nodes) {
     const isCopy = COPIES.has(node.op) && node.inputs.every((input) => copies.has(input));

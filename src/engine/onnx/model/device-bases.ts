@@ -1,6 +1,7 @@
 /** Base models in the memory of a device (GPU), shared by the trainer and the sampler of the device. */
 import { DataError } from "../../../base/errors.ts";
-import type { WeightPrecision } from "../../engine-info.ts";
+import type { DevicePrecision } from "../../engine-info.ts";
+import type { StoredFormats } from "../graph/lower.ts";
 import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../../base/util/float16.ts";
 import { type Lease, Leases } from "../../../base/util/leases.ts";
 import type { DeviceMemory } from "../runtime/device-memory.ts";
@@ -16,7 +17,7 @@ export interface DeviceBase {
   /** Layout of the weights, with large parameters in pieces: see {@link cutLayout}. */
   readonly layout: Layout;
   /** Type in which matrices and embeddings are stored; gains and biases are float32. */
-  readonly precision: WeightPrecision;
+  readonly precision: DevicePrecision;
   readonly weights: DeviceVector;
   readonly rotary: DeviceVector;
 }
@@ -29,9 +30,9 @@ export interface BaseLeaseOptions {
   readonly isTrained?: boolean | undefined;
 }
 
-/** Returns the names of the parameters, and so of the graph inputs, that are stored as float16 with a weight precision. */
-export function float16Inputs({ parameters }: Layout, precision: WeightPrecision): ReadonlySet<string> {
-  return new Set(precision === "float32" ? [] : parameters.filter(isStoredAsFloat16).map(({ name }) => name));
+/** Returns the graph inputs that are stored in another format than float32 with a weight precision: matrices and embeddings. */
+export function storedInputs({ parameters }: Layout, precision: DevicePrecision): StoredFormats {
+  return new Map(precision === "float32" ? [] : parameters.filter(isStoredAsFloat16).map(({ name }) => [name, "float16"]));
 }
 
 function isStoredAsFloat16({ kind }: Parameter): boolean {
@@ -42,7 +43,7 @@ function isStoredAsFloat16({ kind }: Parameter): boolean {
 export class DeviceBases {
   readonly #memory: DeviceMemory;
   readonly #positions: (config: ModelConfig) => number;
-  readonly #precision: WeightPrecision;
+  readonly #precision: DevicePrecision;
   readonly #rotary = new Leases<string, DeviceVector>({ dispose: (tables) => tables.release() });
   readonly #bases = new Leases<string, DeviceBase & { readonly release: () => void }>({ dispose: (base) => base.release() });
 
@@ -50,7 +51,7 @@ export class DeviceBases {
    * @param positions - Returns the number of positions in the rotary tables of a model.
    * @param precision - Type in which weights that are not trained are stored. @default "float32"
    */
-  constructor(memory: DeviceMemory, positions: (config: ModelConfig) => number, precision: WeightPrecision = "float32") {
+  constructor(memory: DeviceMemory, positions: (config: ModelConfig) => number, precision: DevicePrecision = "float32") {
     this.#memory = memory;
     this.#positions = positions;
     this.#precision = precision;
@@ -87,7 +88,7 @@ export class DeviceBases {
     directory: string,
     config: ModelConfig,
     layout: Layout,
-    precision: WeightPrecision,
+    precision: DevicePrecision,
     freshSeed: number | undefined,
   ): Promise<DeviceVector> {
     const { read, close } = freshSeed === undefined ? await openParameters(directory, layout) : freshParameters(config, layout, freshSeed);

@@ -24,20 +24,15 @@ export interface ModelInputs {
   readonly dims: BatchDims;
   /** Graph input of each parameter, or of each piece of a parameter that is cut, by name. */
   readonly weights: ReadonlyMap<string, Value>;
-  /** Product of rows and a matrix; set if matrices are in 8 bits. @default `matmul` with `[in, out]` */
-  readonly product?: Product | undefined;
   /** Matrix of the output head, if tied embeddings have a graph input of their own for it. @default the embedding */
   readonly tiedHead?: Value | undefined;
-  /** Linear layer without bias; set if linear layers have adapters. @default `product` with the layer's weight */
+  /** Linear layer without bias; set if linear layers have adapters. @default product with the layer's weight */
   readonly project?: Projection | undefined;
   /** Positions of the tokens, `[B, T]` int64. */
   readonly positions: Value;
   /** Rotary tables by set, each `[positions, r/2]`. */
   readonly rotary: RotaryInputs;
 }
-
-/** Function that multiplies rows `[R, in]` by a matrix and returns `[R, out]`. */
-export type Product = (x: Value, weight: Value) => Value;
 
 /** Function that applies a linear layer without its bias to rows `[R, in]` and returns `[R, out]`. */
 export type Projection = (linear: LinearSpec, x: Value) => Value;

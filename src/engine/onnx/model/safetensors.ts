@@ -7,6 +7,7 @@ import { type FileHandle, writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { z } from "zod";
 import { DataError, UnsupportedError, WhetstoneError } from "../../../base/errors.ts";
+import type { BlockWriter } from "../../../base/gguf/blocks.ts";
 import { openRegularFile, reasonOf } from "../../../base/util/regular-file.ts";
 import { isRecord, parseJson } from "../../../base/util/values.ts";
 import { ELEMENT_TYPES, type TensorType } from "./element-types.ts";
@@ -85,6 +86,13 @@ export interface WeightSource {
    * @param visit - Called with each piece and the index of its first element in the tensor.
    */
   readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
+  /**
+   * Writes a tensor that the file has in blocks to blocks, without rounding.
+   *
+   * @param firstBlock - Block of `to` that the tensor starts at.
+   * @returns Whether the tensor was written. @default never, because the format has no blocks
+   */
+  readBlocks?(name: string, to: BlockWriter, firstBlock: number): Promise<boolean>;
   /** Checks one tensor like {@link read}, in pieces and without keeping it; takes about 1 s per 10⁹ elements in addition to file reads. */
   check(name: string): Promise<void>;
   close(): Promise<void>;

@@ -124,14 +124,14 @@ export function finalNorm(inputs: ModelInputs, hidden: Value): Value {
 
 /** Computes logits `[S, V]` of hidden states `[S, H]` after the final norm. */
 export function headProduct(inputs: ModelInputs, hidden: Value): Value {
-  const { config, weights, tiedHead, product = (x: Value, weight: Value) => matmul(x, weight, { transposeB: true }) } = inputs;
+  const { config, weights, tiedHead } = inputs;
   const normed = scaled(hidden, config.scales.logits);
   const pieces = tiedHead ? [tiedHead] : piecesOf(weights, headName(config));
   if (config.isTied) {
-    const parts = pieces.map((piece) => product(normed, piece));
+    const parts = pieces.map((piece) => matmul(normed, piece, { transposeB: true }));
     return join(parts, 1, config.vocabularySize);
   }
-  if (pieces.length === 1) return times(inputs, normed, first(pieces));
+  if (pieces.length === 1) return matmul(normed, first(pieces));
   // Pieces of a matrix [in, out] have some of the rows that the product sums over.
   const heights = pieces.map(({ shape }) => first(shape));
   return zip(split(normed, 1, heights), pieces).reduce<Value | undefined>(
@@ -154,15 +154,10 @@ export function headName({ isTied }: ModelConfig): string {
   return isTied ? "embedding" : "head";
 }
 
-/** Multiplies rows by a matrix. */
-export function times({ product = matmul }: Pick<ModelInputs, "product">, x: Value, weight: Value): Value {
-  return product(x, weight);
-}
-
 /** Applies a linear layer with its adapters and bias. */
 function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
   const { project, weights } = inputs;
-  const product = project ? project(spec, x) : times(inputs, x, getOrThrow(weights, spec.name));
+  const product = project ? project(spec, x) : matmul(x, getOrThrow(weights, spec.name));
   return spec.hasBias ? add(product, getOrThrow(weights, biasName(spec))) : product;
 }
 

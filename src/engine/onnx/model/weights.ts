@@ -131,7 +131,8 @@ async function fill(flat: Float32Array, source: WeightSource, layout: Layout): P
   for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
 }
 
-async function readParameter(view: Float32Array, source: WeightSource, parameter: Parameter): Promise<void> {
+/** Reads a parameter into its part of a flat vector. */
+export async function readParameter(view: Float32Array, source: Pick<WeightSource, "readPieces">, parameter: Parameter): Promise<void> {
   for (const file of parameter.files) {
     await source.readPieces(file.name, (piece, first) => packPiece(piece, first, parameter, view, file));
   }

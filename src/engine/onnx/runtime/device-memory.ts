@@ -1,6 +1,7 @@
 /** Memory of a device (GPU): tensors with reference counts, and programs that fill and read them. */
 import { EngineError } from "../../../base/errors.ts";
 import { type DType, Graph, type Value } from "../graph/index.ts";
+import type { StoredFormats } from "../graph/lower.ts";
 import type { Device } from "./device.ts";
 import { float16Tensor, loadRuntime, Program, type Tensor, type Tensors, withShape } from "./program.ts";
 import { getOrInsert, messageOf } from "../../../base/util/values.ts";
@@ -113,10 +114,10 @@ export class DeviceMemory {
   #program(kind: keyof typeof PROGRAMS, rank: number): Promise<Program> {
     return getOrInsert(this.#programs, `${kind} ${rank}`, () => {
       const graph = new Graph();
-      const { build, isResident, float16 }: MemoryProgram = PROGRAMS[kind];
+      const { build, isResident, stored }: MemoryProgram = PROGRAMS[kind];
       const shape = Array.from({ length: rank }, (_, i) => `d${i}`);
       graph.output("y", build(graph, shape));
-      return Program.compile(graph, kind, { threads: 1, device: this.device, resident: () => isResident, float16 });
+      return Program.compile(graph, kind, { threads: 1, device: this.device, resident: () => isResident, stored });
     });
   }
 }
@@ -136,8 +137,8 @@ interface MemoryProgram {
   readonly build: (graph: Graph, shape: readonly string[]) => Value;
   /** Whether the output stays on the device. */
   readonly isResident: boolean;
-  /** Inputs that are float16 on the device. @default none */
-  readonly float16?: ReadonlySet<string>;
+  /** Inputs that are not float32 on the device. @default none */
+  readonly stored?: StoredFormats;
 }
 
 /** Programs that fill or read memory, by name. */
@@ -145,6 +146,6 @@ const PROGRAMS = {
   upload: { build: copy("float32"), isResident: true },
   "upload-float16": { build: copy("float16"), isResident: true },
   download: { build: copy("float32"), isResident: false },
-  "download-float16": { build: copy("float32"), isResident: false, float16: new Set(["x"]) },
+  "download-float16": { build: copy("float32"), isResident: false, stored: new Map([["x", "float16"]]) },
   zeros: { build: zeros, isResident: true },
 } satisfies Record<string, MemoryProgram>;

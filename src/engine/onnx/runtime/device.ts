@@ -24,9 +24,9 @@ export interface Device {
    * Returns the options of a session.
    *
    * @param resident - Outputs that stay in the device's memory.
-   * @param hasFloat16 - Whether the graph has float16 inputs, which each node converts for itself.
+   * @param hasStored - Whether the graph has inputs in another form than float32, which each node converts for itself.
    */
-  readonly sessionOptions: (resident: readonly string[], hasFloat16: boolean) => InferenceSession.SessionOptions;
+  readonly sessionOptions: (resident: readonly string[], hasStored: boolean) => InferenceSession.SessionOptions;
   /** Counts the bytes that a run transferred. */
   readonly count: (inputs: readonly Tensor[], outputs: readonly Tensor[]) => void;
   /** Returns what to do about an error of the runtime, as a sentence with a space before it; empty if there is nothing to say. */
@@ -39,7 +39,10 @@ export interface Device {
 export const cpu: Device = {
   name: "cpu",
   packsInputs: false,
-  lower: (graph, inputs) => lower(graph, CPU_LOWERINGS, inputs),
+  lower(graph, inputs) {
+    const lowered = lower(graph, CPU_LOWERINGS, inputs);
+    return inputs.stored?.size ? runCopiesLate(lowered) : lowered;
+  },
   sessionOptions: () => ({ executionProviders: ["cpu"] }),
   count: () => {},
   remedyOf: () => "",
@@ -58,9 +61,9 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
     transferred,
     packsInputs: true,
     lower: (graph, inputs) => runCopiesLate(lower(graph, WEBGPU_LOWERINGS, inputs)),
-    sessionOptions: (resident, hasFloat16) => ({
+    sessionOptions: (resident, hasStored) => ({
       executionProviders: ["webgpu"],
-      extra: { optimization: { disable_specified_optimizers: (hasFloat16 ? [...SLOWER, ...MERGING] : SLOWER).join(";") } },
+      extra: { optimization: { disable_specified_optimizers: (hasStored ? [...SLOWER, ...MERGING] : SLOWER).join(";") } },
       preferredOutputLocation: Object.fromEntries(resident.map((output) => [output, "gpu-buffer"])),
     }),
     count(inputs, outputs) {

@@ -4,7 +4,7 @@ import { EngineError, EngineMissingError } from "../../../base/errors.ts";
 import { freeBuffers } from "../../../base/util/free-buffers.ts";
 import { type Graph, writeOnnx } from "../graph/index.ts";
 import { liveNodes } from "../graph/graph.ts";
-import { PACKED_INPUT, packedNames } from "../graph/lower.ts";
+import { PACKED_INPUT, packedNames, type StoredFormats } from "../graph/lower.ts";
 import { requireShortCommandLine } from "./command-line.ts";
 import { cpu, type Device } from "./device.ts";
 import { dropProfile, newProfile, readPlacement } from "./placement.ts";
@@ -92,10 +92,8 @@ export interface ProgramOptions {
    * receives them in one transfer. @default none
    */
   readonly hosted?: ((input: string) => boolean) | undefined;
-  /**
-   * float32 inputs of the graph whose tensors are float16. A node converts them where it reads them, and computes in float32. @default none
-   */
-  readonly float16?: ReadonlySet<string> | undefined;
+  /** float32 inputs of the graph that runs feed in another form: see `LoweredInputs.stored` in graph/lower.ts. @default none */
+  readonly stored?: StoredFormats | undefined;
   /**
    * Inputs of the graph with the same values in all runs, which become part of the compiled graph: the runtime rearranges the matrices of
    * products once, in a copy of its own. Runs do not feed them. @default none
@@ -145,11 +143,11 @@ export class Program {
     const { device = cpu, resident = () => false, hosted = () => false, constants = new Map() as Constants } = options;
     const ort = await loadRuntime();
     const packed = device.packsInputs ? packedInputs(graph, hosted) : [];
-    const lowered = device.lower(graph, { packed, float16: options.float16 });
+    const lowered = device.lower(graph, { packed, stored: options.stored });
     const outputs = [...graph.outputs.keys()].filter(resident);
     const profile = device.onPlacement === null ? null : await newProfile();
     try {
-      const { extra, ...ofDevice } = device.sessionOptions(outputs, (options.float16?.size ?? 0) > 0);
+      const { extra, ...ofDevice } = device.sessionOptions(outputs, (options.stored?.size ?? 0) > 0);
       const session = await ort.InferenceSession.create(writeOnnx(lowered, name, new Set(constants.keys())), {
         ...ofDevice,
         externalData: Array.from(constants, ([path, values]) => ({ path, data: bytesOf(values) })),

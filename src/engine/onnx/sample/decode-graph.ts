@@ -1,14 +1,11 @@
 /** Decode graph: one more token for every running row. */
 import { add, concat, type Graph, matmul, softmax, split } from "../graph/index.ts";
-import type { RolloutPrecision } from "../../engine-info.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { isLarge } from "../model/size.ts";
 import { perHeadAttention } from "../model/heads.ts";
 import { isWindowed } from "../model/layer-windows.ts";
-import { type AttentionLayer, type ModelInputs, weightInputs } from "../model/model-inputs.ts";
-import { baseLayout } from "../model/parameters.ts";
+import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
-import { preparedWeights } from "./prepared.ts";
+import { declareWeights } from "./prepared.ts";
 
 /**
  * Builds the graph for one new token of each of `B` rows.
@@ -19,14 +16,12 @@ import { preparedWeights } from "./prepared.ts";
  * Scores over the cache and the new token's score share one softmax, so masked capacity (`past_mask` `[B, 1, 1, C]`) contributes exact
  * zeros. Layers with a sliding window read `window_mask` instead, which also masks the tokens before the window.
  *
- * @param precision - Number format of the products of a large model. @default "float32"
+ * @param isPrepared - Whether the matrices are constants of the program. @default false
  */
-export function decodeGraph(config: ModelConfig, hasAdapters: boolean, precision: RolloutPrecision = "float32"): Graph {
+export function decodeGraph(config: ModelConfig, hasAdapters: boolean, isPrepared = false): Graph {
   const grouped = config.heads / config.kvHeads;
   const dims = { batch: "batch", time: 1, rows: "batch", grouped, owners: "owners" };
-  const declareWeights = (graph: Graph) =>
-    isLarge(config) ? preparedWeights(graph, config, precision) : { weights: weightInputs(graph, baseLayout(config)) };
-  return samplerGraph(config, hasAdapters, dims, declareWeights, readOnlyCacheAttention);
+  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, isPrepared), readOnlyCacheAttention);
 }
 
 /** Returns the attention layer over the cache and the new token. */

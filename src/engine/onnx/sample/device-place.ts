@@ -1,9 +1,9 @@
 /** Sampling on a device (GPU), with weights, adapters and caches in its memory. */
 import { UnsupportedError } from "../../../base/errors.ts";
-import type { WeightPrecision } from "../../engine-info.ts";
+import type { DevicePrecision } from "../../engine-info.ts";
 import { concat, expandTo, Graph, mul, reshape } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { type DeviceBases, float16Inputs } from "../model/device-bases.ts";
+import { type DeviceBases, storedInputs } from "../model/device-bases.ts";
 import { type Adapter, adapterLayout, baseLayout, cutLayout, type Layout } from "../model/parameters.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
@@ -26,7 +26,7 @@ export interface DeviceTrained {
 
 /** Weights that a batch runs on. */
 interface OnDevice extends PlacedWeights {
-  readonly precision: WeightPrecision;
+  readonly precision: DevicePrecision;
   readonly weights: DeviceVector;
   readonly rotary: DeviceVector;
 }
@@ -113,15 +113,15 @@ function storedLayout({ maxPieceBytes }: DeviceMemory, config: ModelConfig): Lay
 
 function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
   const { device } = memory;
-  const forwardOf = (precision: WeightPrecision) =>
+  const forwardOf = (precision: DevicePrecision) =>
     new Forward<OnDevice>({
-      build: (kind, config, hasAdapters) => deviceGraph(kind, config, hasAdapters, storedLayout(memory, config)),
+      build: (kind, { config }, hasAdapters) => deviceGraph(kind, config, hasAdapters, storedLayout(memory, config)),
       options: (_kind, { config }) => ({
         threads: 1,
         device,
         resident: residentKeys(config),
         hosted: (input) => HOSTED.has(input),
-        float16: float16Inputs(storedLayout(memory, config), precision),
+        stored: storedInputs(storedLayout(memory, config), precision),
       }),
       isPrepared: () => false,
       hasFixedOutputs: true,

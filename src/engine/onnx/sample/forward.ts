@@ -22,10 +22,10 @@ const MAX_PROGRAMS = 16;
 
 /** Graphs of a place and the weights that they read. */
 export interface ForwardPlace<W extends PlacedWeights> {
-  build(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Graph;
+  build(kind: ForwardKind, weights: W, hasAdapters: boolean): Graph;
   options(kind: ForwardKind, weights: W, hasAdapters: boolean): ProgramOptions | Promise<ProgramOptions>;
   /** Whether programs of a kind hold weights as constants, so that each model has programs of its own. */
-  isPrepared(kind: ForwardKind, config: ModelConfig): boolean;
+  isPrepared(kind: ForwardKind, weights: W): boolean;
   /** Whether all runs of a program return the same outputs, as a program with resident outputs requires. */
   readonly hasFixedOutputs: boolean;
   /** Returns the graph inputs that are the same for all runs: weights and rotary tables. */
@@ -160,9 +160,9 @@ export class Forward<W extends PlacedWeights> {
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
     const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
     const key = `${kind} ${hasAdapters} ${isSeparate} ${text}`;
-    const programs = this.#place.isPrepared(kind, config) ? this.#preparedPrograms(weights, key) : this.#programs;
+    const programs = this.#place.isPrepared(kind, weights) ? this.#preparedPrograms(weights, key) : this.#programs;
     return programs.get(key, async () =>
-      Program.compile(this.#place.build(kind, config, hasAdapters), kind, await this.#place.options(kind, weights, hasAdapters)),
+      Program.compile(this.#place.build(kind, weights, hasAdapters), kind, await this.#place.options(kind, weights, hasAdapters)),
     );
   }
 

@@ -1,19 +1,18 @@
 /** Sampling on the processor. */
 import { Leases } from "../../../base/util/leases.ts";
-import type { RolloutPrecision } from "../../engine-info.ts";
+import type { ProcessorPrecision, RolloutPrecision } from "../../engine-info.ts";
 import type { Graph } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { weightInputs } from "../model/model-inputs.ts";
-import { type Adapter, adapterLayout, baseLayout, viewOf } from "../model/parameters.ts";
+import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { rotaryFeeds, type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
-import { readBaseWeights } from "../model/weights.ts";
+import { float32Weights, readStoredWeights, storedFeeds } from "../model/stored-weights.ts";
 import type { Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { cachingAttention } from "./caching-attention.ts";
 import { decodeGraph } from "./decode-graph.ts";
-import { Forward, type ForwardKind, type ForwardPlace } from "./forward.ts";
+import { Forward, type ForwardPlace } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
 import type { SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 import type { Weights } from "./policies.ts";
@@ -22,7 +21,8 @@ import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
-import { preparedMatrices } from "./prepared.ts";
+import { declareWeights, isPrepared, preparedMatrices } from "./prepared.ts";
+import { productRows } from "../runtime/thread-limits.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Trained weights in the process's memory. */
@@ -43,9 +43,11 @@ const MIN_SHARED_PREFIX = 4 * BLOCK_TOKENS;
  * Returns the source of weights in the process's memory. Other events of the thread run while it reads and rearranges them.
  *
  * @param onUnused - Called with weights that no policy uses any more. @default no callback
+ * @param precision - Type in which base models are stored. @default "float32"
  */
 export function hostWeights(
   onUnused: (weights: HostPolicyWeights) => void = () => {},
+  precision: ProcessorPrecision = "float32",
 ): WeightsSource<HostTrained, HostPolicyWeights, LoadedAdapter> {
   const bases = new Leases<string, HostPolicyWeights>({ dispose: onUnused });
   const tables = new WeakMap<ModelConfig, Promise<RotaryTables>>();
@@ -55,12 +57,11 @@ export function hostWeights(
   return {
     base: (directory, config) =>
       bases.lease(directory, async () => {
-        const layout = baseLayout(config);
-        const flat = await readBaseWeights(directory, layout);
-        return { config, layout, flat, rotary: await rotaryOf(config) };
+        const stored = await readStoredWeights(directory, baseLayout(config), precision);
+        return { config, stored, rotary: await rotaryOf(config) };
       }),
     async own(_directory, config, { flat }) {
-      return { config, layout: baseLayout(config), flat, rotary: await rotaryOf(config) };
+      return { config, stored: float32Weights(baseLayout(config), flat), rotary: await rotaryOf(config) };
     },
     adapter: (config, { flat }, lora) => ({ ...lora, flat, layout: adapterLayout(config, lora.rank) }),
     read: readAdapterOrWeights,
@@ -75,61 +76,60 @@ export function hostWeights(
  * Builds the prefill graph: `T` new tokens of each of `B` prompts, after tokens that are already in the cache of {@link cachingAttention};
  * with several prompts none has a past.
  */
-function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
+function promptGraph(config: ModelConfig, hasAdapters: boolean, isPrepared: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
-  return samplerGraph(config, hasAdapters, dims, (graph) => ({ weights: weightInputs(graph, baseLayout(config)) }), cachingAttention);
-}
-
-/** Whether the matrices of a model are constants of a program. */
-function isPrepared(kind: ForwardKind, config: ModelConfig): boolean {
-  return kind === "decode" && isLarge(config);
+  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, isPrepared), cachingAttention);
 }
 
 /**
  * Creates the graphs of the processor.
  *
  * @param maxThreads - Max threads inside one op.
- * @param precision - Number format of the decode graphs of large models. @default "float32"
+ * @param precision - Number format of the decode graphs of large models and of models in blocks. @default "float32"
  */
 export function hostGraphs(maxThreads: number, precision: RolloutPrecision = "float32"): ForwardPlace<HostPolicyWeights> {
   const constants = new WeakMap<HostPolicyWeights, Tensors>();
   return {
-    build(kind, config, hasAdapters) {
+    build(kind, weights, hasAdapters) {
       if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
-      return kind === "decode" ? decodeGraph(config, hasAdapters, precision) : promptGraph(config, hasAdapters);
+      return (kind === "decode" ? decodeGraph : promptGraph)(weights.config, hasAdapters, isPrepared(kind, weights));
     },
     options: async (kind, weights, hasAdapters) => ({
       threads: (kind === "decode" ? decodeThreads : promptThreads)(weights.config, hasAdapters, maxThreads),
-      constants: isPrepared(kind, weights.config) ? await preparedMatrices(weights, precision) : undefined,
+      ...(isPrepared(kind, weights) ? await preparedMatrices(kind, weights, precision) : {}),
     }),
     isPrepared,
     hasFixedOutputs: false,
     constants(TensorClass, weights) {
       return getOrInsert(constants, weights, () => {
-        const { config, layout, flat, rotary } = weights;
-        const tensors = rotaryFeeds(TensorClass, config, rotary);
-        for (const parameter of layout.parameters)
-          tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), parameter.shape);
-        return tensors;
+        const { config, stored, rotary } = weights;
+        return { ...rotaryFeeds(TensorClass, config, rotary), ...storedFeeds(TensorClass, stored) };
       });
     },
   };
+}
+
+/** Number formats of a sampler. */
+export interface HostPrecisions {
+  /** Number format of the decode graphs of large models and of models in blocks. @default "float32" */
+  readonly rollouts?: RolloutPrecision | undefined;
+  /** Type in which base models are stored. @default "float32" */
+  readonly weights?: ProcessorPrecision | undefined;
 }
 
 /**
  * Creates the place of a sampler on the processor, and its source of weights.
  *
  * @param maxThreads - Max threads inside one op.
- * @param precision - Number format of the decode graphs of large models. @default "float32"
  */
-export function onHost(maxThreads: number, precision?: RolloutPrecision): SamplerPlace<HostTrained> {
-  const forward = new Forward(hostGraphs(maxThreads, precision));
-  return { place: hostPlace(forward), weights: hostWeights((weights) => forward.forget(weights)) };
+export function onHost(maxThreads: number, { rollouts, weights }: HostPrecisions = {}): SamplerPlace<HostTrained> {
+  const forward = new Forward(hostGraphs(maxThreads, rollouts));
+  return { place: hostPlace(forward), weights: hostWeights((unused) => forward.forget(unused), weights) };
 }
 
 function hostPlace(forward: Forward<HostPolicyWeights>): SamplingPlace {
   return {
-    batchRows: (count) => count,
+    batchRows: productRows,
     open: () => Promise.resolve(),
     prepare: (kind, weights, ...more) => forward.prepare(kind, weights as HostPolicyWeights, ...more),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),

@@ -1,5 +1,5 @@
 /** Settings of a sampler, and their defaults. */
-import type { RolloutPrecision } from "../../engine-info.ts";
+import type { ProcessorPrecision, RolloutPrecision } from "../../engine-info.ts";
 import { DEFAULT_DEVICE_MEMORY } from "../runtime/device-memory.ts";
 
 /** Default of {@link SamplerSettings.maxRows}. */
@@ -19,7 +19,9 @@ export interface SamplerSettings {
    * a small model.
    */
   readonly threads: number;
-  /** Number format of the decode graphs of large models on the processor. @default "float32" */
+  /** Type in which the processor stores base models. @default "float32" */
+  readonly weightPrecision?: ProcessorPrecision | undefined;
+  /** Number format of the decode graphs of large models, and of models in 4 or 8 bits, on the processor. @default "float32" */
   readonly rolloutPrecision?: RolloutPrecision | undefined;
   /** Max rows that run at once; further requests wait. @default 256 */
   readonly maxRows?: number | undefined;

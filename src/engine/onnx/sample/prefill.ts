@@ -4,6 +4,7 @@
  */
 import type { PromptToken } from "../../port.ts";
 import { loadRuntime, type TensorConstructor } from "../runtime/program.ts";
+import { productRows } from "../runtime/thread-limits.ts";
 import { placeToken, requireDistribution } from "./choose.ts";
 import type { Distributions } from "./forward.ts";
 import type { PlacedStack, PromptKeys, SamplingPlace } from "./place.ts";
@@ -184,7 +185,7 @@ export class PrefillTask {
   #lastTokens(time: number, isLast: boolean): Int32Array {
     // In the middle of a prompt no distribution is needed. A product of one row would have other bits.
     if (!isLast) return new Int32Array(this.#cache.minSelected);
-    const last = new Int32Array(Math.max(2, this.prompts.length));
+    const last = new Int32Array(productRows(this.prompts.length));
     this.prompts.forEach(({ prompt }, b) => (last[b] = b * time + lastPosition(prompt, this.#time - time)));
     return last;
   }

@@ -1,17 +1,23 @@
 /**
- * Matrices of a large model's decode graph. They are constants of its program, so the runtime rearranges them once instead of at every
- * token: in float32, or rounded to 8 bits, which few rows read from memory in a quarter of the time.
+ * Matrices of a sampler's program. They are constants of the program, so the runtime rearranges them once instead of at every run: in
+ * float32, or in blocks of 4 or 8 bits, of which few rows read a fraction of the bytes.
+ *
+ * Matrices in blocks are constants of all programs, those in float32 only of a large model's decode graph.
  */
 import { setImmediate } from "node:timers/promises";
 import type { RolloutPrecision } from "../../engine-info.ts";
-import { type Graph, QUANTIZED_BLOCK, quantizedProduct, type Value } from "../graph/index.ts";
+import { blockNames, BLOCK_SIZE } from "../graph/block-inputs.ts";
+import type { Graph } from "../graph/index.ts";
+import type { StoredFormat, StoredFormats } from "../graph/lower.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { weightInputs } from "../model/model-inputs.ts";
-import { baseLayout, viewOf } from "../model/parameters.ts";
+import { baseLayout, type Parameter, viewOf } from "../model/parameters.ts";
+import { isLarge } from "../model/size.ts";
+import { blockFormat, type BlockMatrix, storedFormats, toFloat32 } from "../model/stored-weights.ts";
 import type { Constants } from "../runtime/program.ts";
+import type { ForwardKind } from "./forward.ts";
 import type { Weights } from "./policies.ts";
 import type { WeightInputs } from "./sampler-graph.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
 
 /**
  * Name of the graph input of a tied output head: the values of the embedding. It is an input of its own, because the embedding is read by
@@ -19,65 +25,84 @@ import { getOrThrow } from "../../../base/util/values.ts";
  */
 const TIED_HEAD = "tied_head";
 
-/** Matrix of the decode graph. */
+/** Matrix of a program: the parameter, and the name of the graph input that products read. */
 interface Matrix {
   readonly name: string;
-  readonly shape: readonly [number, number];
-  /** Whether the shape is `[out, in]`, as of an embedding, instead of `[in, out]`. */
-  readonly isTransposed: boolean;
-  /** Returns the values in a flat vector of the model. */
-  readonly read: (flat: Float32Array) => Float32Array;
+  readonly parameter: Parameter;
 }
 
-/** Returns the matrices of a large model, the output head included. */
+/** Returns the matrices of a model that products read, the output head included. */
 function matricesOf(config: ModelConfig): Matrix[] {
   return baseLayout(config).parameters.flatMap((parameter): Matrix[] => {
-    const shape = parameter.shape as [number, number];
-    const read = (flat: Float32Array) => viewOf(flat, parameter);
-    if (parameter.kind === "matrix") return [{ name: parameter.name, shape, isTransposed: false, read }];
-    return parameter.kind === "embedding" && config.isTied ? [{ name: TIED_HEAD, shape, isTransposed: true, read }] : [];
+    if (parameter.kind === "matrix") return [{ name: parameter.name, parameter }];
+    return parameter.kind === "embedding" && config.isTied ? [{ name: TIED_HEAD, parameter }] : [];
   });
 }
 
-/** Returns the names of the graph inputs of a matrix in 8 bits. */
-const quantizedNames = ({ name }: Matrix) => ({ q: `${name}_q`, scales: `${name}_scales` });
-
-/** Declares the weights of a large model for a program with the constants of {@link preparedMatrices}. */
-export function preparedWeights(graph: Graph, config: ModelConfig, precision: RolloutPrecision): WeightInputs {
-  const original = weightInputs(graph, baseLayout(config));
-  const scalesOf = new Map<Value, Value>();
-  const declare = (matrix: Matrix): Value => {
-    if (precision === "float32") return original.get(matrix.name) ?? graph.input(matrix.name, matrix.shape);
-    const [width, inner] = matrix.isTransposed ? matrix.shape : matrix.shape.toReversed();
-    const names = quantizedNames(matrix);
-    const blocks = Math.ceil(inner / QUANTIZED_BLOCK);
-    const q = graph.input(names.q, [width, blocks, QUANTIZED_BLOCK], "uint8");
-    scalesOf.set(q, graph.input(names.scales, [width, blocks]));
-    return q;
-  };
-  const matrices = new Map(matricesOf(config).map((matrix) => [matrix.name, declare(matrix)]));
-  return {
-    weights: new Map([...original, ...matrices]),
-    product: precision === "float32" ? undefined : (x, q) => quantizedProduct(x, q, getOrThrow(scalesOf, q)),
-    tiedHead: matrices.get(TIED_HEAD),
-  };
+/** Whether a program holds the matrices of these weights. */
+export function isPrepared(kind: ForwardKind, { config, stored }: Weights): boolean {
+  return stored.blocks.size > 0 || (kind === "decode" && isLarge(config));
 }
 
-/** Returns the matrices of a large model as constants of a program. Other events of the thread run while they are rounded. */
-export async function preparedMatrices({ config, flat }: Weights, precision: RolloutPrecision): Promise<Constants> {
+/** Declares the weights of a model. @param isPrepared - Whether the program has the constants of {@link preparedMatrices}. */
+export function declareWeights(graph: Graph, config: ModelConfig, isPrepared: boolean): WeightInputs {
+  const weights = weightInputs(graph, baseLayout(config));
+  const head = isPrepared ? matricesOf(config).find(({ name }) => name === TIED_HEAD) : undefined;
+  return { weights, tiedHead: head && graph.input(head.name, head.parameter.shape) };
+}
+
+/** Matrices of a program. */
+export interface PreparedMatrices {
+  readonly constants: Constants;
+  /** Graph inputs that are not float32. */
+  readonly stored: StoredFormats;
+}
+
+/**
+ * Returns the matrices of a model as constants of a program. Other events of the thread run while they are rounded.
+ *
+ * @param precision - Number format of the products of the decode graph.
+ */
+export async function preparedMatrices(kind: ForwardKind, weights: Weights, precision: RolloutPrecision): Promise<PreparedMatrices> {
+  const { config, stored: held } = weights;
   const constants = new Map<string, Float32Array | Uint8Array>();
-  for (const matrix of matricesOf(config)) {
-    const values = matrix.read(flat);
-    if (precision === "float32") {
-      constants.set(matrix.name, values);
-      continue;
+  const stored = new Map<string, StoredFormat>(storedFormats(held));
+  const rows = kind === "decode" ? precision : "float32";
+  for (const { name, parameter } of matricesOf(config)) {
+    const matrix = held.blocks.get(parameter.name);
+    if (matrix?.bits === 8 && rows === "float32") {
+      // The runtime has no kernel for these products: it dequantizes the whole matrix in each run, which takes as long as some 50 rows.
+      if (kind === "decode") {
+        constants.set(name, toFloat32(matrix));
+        stored.delete(name);
+        await setImmediate();
+      } else if (name === TIED_HEAD) {
+        stored.set(name, blockFormat(matrix));
+        addBlocks(constants, name, matrix);
+      }
+    } else if (matrix !== undefined) {
+      stored.set(name, blockFormat(matrix, rows));
+      addBlocks(constants, name, matrix);
+    } else if (rows === "float32") constants.set(name, viewOf(held.flat, parameter));
+    else {
+      const isTransposed = parameter.kind === "matrix";
+      const rounded = quantize(viewOf(held.flat, parameter), { shape: parameter.shape as [number, number], isTransposed: !isTransposed });
+      stored.set(name, { bits: 8, isTransposed, hasOffsets: false, rows });
+      addBlocks(constants, name, { ...rounded, offsets: null });
+      await setImmediate();
     }
-    const names = quantizedNames(matrix);
-    const { q, scales } = quantize(values, matrix);
-    constants.set(names.q, q).set(names.scales, scales);
-    await setImmediate();
   }
-  return constants;
+  return { constants, stored };
+}
+
+function addBlocks(
+  constants: Map<string, Float32Array | Uint8Array>,
+  name: string,
+  { q, scales, offsets }: Pick<BlockMatrix, "q" | "scales" | "offsets">,
+): void {
+  const names = blockNames(name);
+  constants.set(names.q, q).set(names.scales, scales);
+  if (offsets) constants.set(names.offsets, offsets);
 }
 
 /** Largest absolute value of an element rounded to 8 bits. */
@@ -87,30 +112,30 @@ const ZERO = 128;
 
 /**
  * Rounds a matrix to 8 bits, as rows of `in` elements: `values ≈ scale · (q − 128)`, with a scale for each block of
- * {@link QUANTIZED_BLOCK} elements of a row, the largest absolute value of the block over 127.
+ * {@link BLOCK_SIZE} elements of a row, the largest absolute value of the block over 127.
  *
  * @returns Elements `[out, blocks, 32]`, padded with zeros at the end of a row, and scales `[out, blocks]`.
  */
 export function quantize(
   values: Float32Array,
-  { shape, isTransposed }: Pick<Matrix, "shape" | "isTransposed">,
+  { shape, isTransposed }: { readonly shape: readonly [number, number]; readonly isTransposed: boolean },
 ): { readonly q: Uint8Array; readonly scales: Float32Array } {
   const [first, second] = shape;
   const [rows, width, nextRow, next] = isTransposed ? [first, second, second, 1] : [second, first, 1, second];
-  const blocks = Math.ceil(width / QUANTIZED_BLOCK);
-  const q = new Uint8Array(rows * blocks * QUANTIZED_BLOCK).fill(ZERO);
+  const blocks = Math.ceil(width / BLOCK_SIZE);
+  const q = new Uint8Array(rows * blocks * BLOCK_SIZE).fill(ZERO);
   const scales = new Float32Array(rows * blocks);
   for (let block = 0; block < scales.length; block++) {
     const row = Math.floor(block / blocks);
-    const column = (block - row * blocks) * QUANTIZED_BLOCK;
-    const count = Math.min(QUANTIZED_BLOCK, width - column);
+    const column = (block - row * blocks) * BLOCK_SIZE;
+    const count = Math.min(BLOCK_SIZE, width - column);
     const start = row * nextRow + column * next;
     let largest = 0;
     for (let i = 0; i < count; i++) largest = Math.max(largest, Math.abs(values[start + i * next]!));
     scales[block] = largest / MAX_LEVEL;
     if (largest === 0) continue;
     const inverse = MAX_LEVEL / largest;
-    for (let i = 0; i < count; i++) q[block * QUANTIZED_BLOCK + i] = Math.round(values[start + i * next]! * inverse) + ZERO;
+    for (let i = 0; i < count; i++) q[block * BLOCK_SIZE + i] = Math.round(values[start + i * next]! * inverse) + ZERO;
   }
   return { q, scales };
 }

@@ -4,7 +4,7 @@ import type { ModelConfig } from "../model/config.ts";
 import { adapterNames, type LinearSpec } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { type AttentionLayer, type BatchDims, type ModelInputs, type Projection, rotaryInputs } from "../model/model-inputs.ts";
-import { logits, times, transformer } from "../model/transformer.ts";
+import { logits, transformer } from "../model/transformer.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
 
 /** Returns the names of a layer's cache inputs and outputs. */
@@ -37,8 +37,8 @@ export interface SamplerDims extends BatchDims {
   readonly owners?: Dim | undefined;
 }
 
-/** Graph inputs of a model's weights, and the product with its matrices. */
-export type WeightInputs = Pick<ModelInputs, "weights" | "product" | "tiedHead">;
+/** Graph inputs of a model's weights. */
+export type WeightInputs = Pick<ModelInputs, "weights" | "tiedHead">;
 
 /**
  * Builds a graph for `B` rows of `T` tokens each, `tokens` and `positions` `[B, T]`.
@@ -67,7 +67,7 @@ export function samplerGraph(
   const shared = { graph, config, dims, ...weightInputs, positions, rotary: rotaryInputs(graph, config, "positions") };
   const delta = hasAdapters ? adapterTerm(graph, config, dims) : undefined;
   const project: Projection | undefined =
-    delta && ((linear, x) => add(times(shared, x, getOrThrow(shared.weights, linear.name)), delta(linear, x)));
+    delta && ((linear, x) => add(matmul(x, getOrThrow(shared.weights, linear.name)), delta(linear, x)));
   const inputs: ModelInputs = { ...shared, project };
   const hidden = transformer(inputs, reshape(tokens, [dims.rows]), attend(shared));
   declareOutputs(logits(inputs, selectsTokens ? gatherRows(hidden, graph.input("last", ["selected"], "int64")) : hidden));

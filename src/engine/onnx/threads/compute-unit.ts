@@ -33,18 +33,22 @@ export interface ProcessorOptions {
   /** Number of sampler threads. */
   readonly samplers: number;
   readonly sampler: SamplerSettings & { readonly maxRows: number };
-  readonly trainer: TrainerSettings;
+  readonly trainer: Omit<TrainerSettings, "weightPrecision">;
+  /** Number formats of base models and of sampling. */
+  readonly precisions: Required<Pick<SamplerSettings, "rolloutPrecision">> & Pick<TrainerSettings, "weightPrecision">;
   readonly onDeath: (death: WorkerDeath) => void;
 }
 
 /** Starts the threads of the processor. */
-export function processorUnit({ samplers: count, sampler, trainer: settings, onDeath }: ProcessorOptions): ComputeUnit {
+export function processorUnit({ samplers: count, sampler, trainer: settings, precisions, onDeath }: ProcessorOptions): ComputeUnit {
+  const { weightPrecision } = precisions;
   const prefixCacheBytes = sampler.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES;
-  const samplers = SamplerPool.ofThreads(count, { ...sampler, prefixCacheBytes }, onDeath);
+  const samplers = SamplerPool.ofThreads(count, { ...sampler, ...precisions, prefixCacheBytes }, onDeath);
   let helperRestarts = 0;
   const trainer = new TrainerClient<TrainerMethods, TrainerEvent>({
     name: "trainer",
-    spawn: () => spawnWorker("engine/onnx/threads/trainer-worker", { workerData: settings }),
+    spawn: () =>
+      spawnWorker("engine/onnx/threads/trainer-worker", { workerData: { ...settings, weightPrecision } satisfies TrainerSettings }),
     onEvent: ({ helperDeath }) => {
       helperRestarts++;
       onDeath({ worker: "trainer-helper", message: helperDeath, restartsInMs: 0 });
@@ -53,7 +57,7 @@ export function processorUnit({ samplers: count, sampler, trainer: settings, onD
   });
   const helper = () => ({ name: "trainer-helper", role: "trainer", state: "running", restarts: helperRestarts, restartsInMs: 0 }) as const;
   return {
-    device: { name: "cpu", adapter: null, rolloutPrecision: sampler.rolloutPrecision },
+    device: { name: "cpu", adapter: null, weightPrecision, rolloutPrecision: precisions.rolloutPrecision },
     samplers,
     trainer: trainer as unknown as ComputeUnit["trainer"],
     workers: () => [...samplers.status, trainer.status, ...(helperRestarts > 0 ? [helper()] : [])],

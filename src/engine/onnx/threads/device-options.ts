@@ -4,6 +4,8 @@ import { shown } from "../../../base/util/shown.ts";
 import {
   DEVICE_CHOICES,
   type DeviceChoice,
+  type DevicePrecision,
+  type ProcessorPrecision,
   ROLLOUT_PRECISIONS,
   type RolloutPrecision,
   WEIGHT_PRECISIONS,
@@ -46,7 +48,7 @@ export const DEVICE_OPTION_NAMES: DeviceOptionNames = {
  *
  * @param names - Names of the options in messages.
  * @throws ConfigError `E_CONFIG` for an unknown device or precision, for a memory that is not valid, for a memory or float16 weights with
- *   the processor, and for rollouts in int8 with another device.
+ *   the processor, and for weights in int8 or int4 and rollouts in int8 with another device.
  */
 export function checkedDevice(options: DeviceOptions, names: DeviceOptionNames = DEVICE_OPTION_NAMES): CheckedDevice {
   const { device = "cpu", deviceMemory, weightPrecision = "float32", rolloutPrecision = "float32" } = options;
@@ -55,8 +57,9 @@ export function checkedDevice(options: DeviceOptions, names: DeviceOptionNames =
   checkChoice(names.weightPrecision, weightPrecision, WEIGHT_PRECISIONS);
   if (device === "cpu" && deviceMemory !== undefined) rejectOnProcessor(names.deviceMemory, "is");
   if (device === "cpu" && weightPrecision === "float16") rejectOnProcessor(names.weightPrecision, `"float16" is`);
+  if (device !== "cpu" && isInBlocks(weightPrecision)) rejectOffProcessor(names.weightPrecision, weightPrecision, device);
   checkChoice(names.rolloutPrecision, rolloutPrecision, ROLLOUT_PRECISIONS);
-  if (device !== "cpu" && rolloutPrecision === "int8") rejectOffProcessor(names.rolloutPrecision, device);
+  if (device !== "cpu" && rolloutPrecision === "int8") rejectOffProcessor(names.rolloutPrecision, "int8", device);
   return { device, deviceMemory, weightPrecision, rolloutPrecision };
 }
 
@@ -77,8 +80,23 @@ function rejectOnProcessor(param: string, what: string): never {
   });
 }
 
-function rejectOffProcessor(param: string, device: DeviceChoice): never {
-  throw new ConfigError(`\`${param}\` "int8" is for the processor, got the device "${device}": omit it, or select the device "cpu"`, {
+/** Returns the type in which the processor stores weights: float32 in place of float16, for models without a GPU on the device "auto". */
+export function processorPrecision(precision: WeightPrecision): ProcessorPrecision {
+  return precision === "float16" ? "float32" : precision;
+}
+
+/** Returns the type in which a GPU stores weights. */
+export function devicePrecision(precision: WeightPrecision): DevicePrecision {
+  return precision === "float16" ? "float16" : "float32";
+}
+
+/** Whether weights are stored in blocks of 4 or 8 bits. */
+function isInBlocks(precision: WeightPrecision): boolean {
+  return precision === "int4" || precision === "int8";
+}
+
+function rejectOffProcessor(param: string, value: string, device: DeviceChoice): never {
+  throw new ConfigError(`\`${param}\` "${value}" is for the processor, got the device "${device}": omit it, or select the device "cpu"`, {
     param,
   });
 }

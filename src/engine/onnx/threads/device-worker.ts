@@ -7,7 +7,7 @@
 import { MessageChannel } from "node:worker_threads";
 import { EngineError } from "../../../base/errors.ts";
 import { serveCalls, type Methods } from "../../../base/util/worker-rpc.ts";
-import type { WeightPrecision } from "../../engine-info.ts";
+import type { DevicePrecision } from "../../engine-info.ts";
 import { Graph, matmul } from "../graph/index.ts";
 import type { BaseSource, ModelConfig } from "../model/config.ts";
 import { DeviceBases } from "../model/device-bases.ts";
@@ -51,7 +51,7 @@ export interface DeviceSettings {
   /** Size of the device's memory. @default 8 GB */
   readonly memoryBytes?: number | undefined;
   /** Type in which weights that are not trained are stored. */
-  readonly weightPrecision: WeightPrecision;
+  readonly weightPrecision: DevicePrecision;
 }
 
 const settings = JSON.parse(itemAt(process.argv, 2)) as DeviceSettings;

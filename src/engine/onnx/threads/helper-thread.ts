@@ -72,14 +72,14 @@ export class HelperThread implements StepHelper {
     const shared = new Float32Array(new SharedArrayBuffer(parameters.byteLength));
     const known: Known = { base: lora ? base : null, parameters: shared, version: -1, memory: null };
     const isKnown = [...this.#known.values()].some((other) => other.base === base);
-    const weights = lora && !isKnown ? base.weights.slice() : null;
+    const weights = lora && !isKnown ? base.weights : null;
     const model: SharedModel = {
       config: base.config,
       lora,
       base: lora ? { id: this.#baseId(base), weights } : null,
       parameters: shared,
     };
-    await this.#worker.call("introduce", [id, model], { transfer: weights ? [weights.buffer as ArrayBuffer] : [] });
+    await this.#worker.call("introduce", [id, model]);
     this.#known.set(id, known);
     return known;
   }

@@ -4,6 +4,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout } from "../model/parameters.ts";
+import { NO_WEIGHTS, type StoredWeights } from "../model/stored-weights.ts";
 import type { TrainBatch } from "../train/batch.ts";
 import type { BatchResult } from "../train/batch-inputs.ts";
 import { type BatchModel, frozenBase } from "../train/batch-runner.ts";
@@ -20,7 +21,7 @@ export interface SharedModel {
    * Base model under an adapter; null if every parameter is trained. Models on one base share its weights: `weights` is null if the helper
    * thread already has them.
    */
-  readonly base: { readonly id: number; readonly weights: Float32Array | null } | null;
+  readonly base: { readonly id: number; readonly weights: StoredWeights | null } | null;
   /** Trained parameters in shared memory. The runtime does not accept shared memory, so the helper thread copies them. */
   readonly parameters: Float32Array;
 }
@@ -60,8 +61,8 @@ interface Known {
 const models = new Map<string, Known>();
 
 /** Returns the weights of a base: the weights that were sent, or the copy of another model on the same base. */
-function baseWeights(base: SharedModel["base"]): Float32Array {
-  if (base === null) return new Float32Array(0);
+function baseWeights(base: SharedModel["base"]): StoredWeights {
+  if (base === null) return NO_WEIGHTS;
   return base.weights ?? [...models.values()].find(({ baseId }) => baseId === base.id)!.model.base.weights;
 }
 

@@ -7,7 +7,11 @@ import { samplerMethods } from "./sampler-methods.ts";
 
 const options = workerData as SamplerSettings;
 const port = parentPort!;
-const methods = samplerMethods(options, onHost(options.threads, options.rolloutPrecision), (event) => port.postMessage({ event }));
+const methods = samplerMethods(
+  options,
+  onHost(options.threads, { rollouts: options.rolloutPrecision, weights: options.weightPrecision }),
+  (event) => port.postMessage({ event }),
+);
 
 /** Methods of a sampler thread. */
 export type SamplerMethods = typeof methods;

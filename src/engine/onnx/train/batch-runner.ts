@@ -4,6 +4,7 @@ import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, baseLayout, type Layout, viewOf } from "../model/parameters.ts";
 import { rotaryFeeds, type RotaryTables, rotaryTables } from "../model/rope.ts";
+import { float32Weights, storedFeeds, storedFormats, type StoredWeights } from "../model/stored-weights.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { type TrainBatch, minTrainedEntries, plannedSize, positionsNeeded } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
@@ -15,15 +16,16 @@ import { ProgramCache } from "../runtime/program-cache.ts";
 /** Base model as gradient graphs read it. */
 export interface FrozenBase {
   readonly config: ModelConfig;
+  /** Layout of all parameters. */
   readonly layout: Layout;
   /** Unused if every parameter is trained. */
-  readonly weights: Float32Array;
+  readonly weights: StoredWeights;
   /** Rotary tables, each `[positions, r/2]`; `positionsNeeded` gives the number of positions. */
   readonly rotary: RotaryTables;
 }
 
 /** Returns a base model with the rotary tables that training needs. @param weights - Empty if every parameter is trained. */
-export function frozenBase(config: ModelConfig, weights: Float32Array): FrozenBase {
+export function frozenBase(config: ModelConfig, weights: StoredWeights): FrozenBase {
   return { config, layout: baseLayout(config), weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
 }
 
@@ -72,8 +74,6 @@ export class BatchRunner {
     });
     if (planned === null) return EMPTY_RESULT;
     const { selection, plan } = planned;
-    const views = (flat: Float32Array, of: Layout): Tensors =>
-      Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
     const feeds: Tensors = {
       ...rotaryFeeds(Tensor, config, base.rotary),
       ...batchInputs(
@@ -81,8 +81,8 @@ export class BatchRunner {
         { config, lora },
         { rows, batch, selection, slices: plan.headSlices, loss: gradients && loss, masks: "given" },
       ),
-      ...views(lora ? base.weights : parameters, base.layout),
-      ...(lora ? views(parameters, layout) : {}),
+      ...(lora ? storedFeeds(Tensor, base.weights) : {}),
+      ...storedFeeds(Tensor, float32Weights(layout, parameters)),
     };
     const column = () => new Tensor("float32", new Float32Array(selection.selected.length), [selection.selected.length, 1]);
     const fetches: Tensors = { logprob: column(), entropy: column() };
@@ -107,9 +107,10 @@ export class BatchRunner {
   ): Promise<Program> {
     const rank = lora?.rank ?? null;
     const shape = graphShape(batch);
-    return this.programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape]), () => {
-      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan });
-      return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false });
+    const stored = lora ? storedFormats(base.weights) : undefined;
+    return this.programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape, stored && [...stored]]), () => {
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan, mergesAdapters: stored === undefined });
+      return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false, stored });
     });
   }
 }

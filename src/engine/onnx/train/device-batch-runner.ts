@@ -2,7 +2,7 @@
 import { entropyCoefficientOf } from "../../../base/training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { type DeviceBase, float16Inputs } from "../model/device-bases.ts";
+import { type DeviceBase, storedInputs } from "../model/device-bases.ts";
 import type { Adapter, Layout } from "../model/parameters.ts";
 import { BufferPool, type PooledTensors, releaseAll } from "../runtime/buffer-pool.ts";
 import { addTransfer, type TransferCount } from "../runtime/device.ts";
@@ -130,19 +130,19 @@ export class DeviceBatchRunner {
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
     const [rank, shape] = [lora?.rank ?? null, this.#shape(base.config, batch)];
     return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), async () => {
-      const float16 = float16Inputs(base.layout, base.precision);
+      const stored = storedInputs(base.layout, base.precision);
       const options = {
         hasEntropyBonus,
         masks: "ranges",
         plan,
         layout: base.layout,
-        mergesAdapters: float16.size === 0,
+        mergesAdapters: stored.size === 0,
         // A joined matrix is float32, and the runtime would keep it for a layer that is recomputed.
-        joinsAdapters: float16.size === 0 && plan.recomputedLayers === 0,
+        joinsAdapters: stored.size === 0 && plan.recomputedLayers === 0,
         hasOutputBuffers: this.#budget.pooledBytes > 0,
       } as const;
       const graph = gradientGraph(base.config, kind, rank, shape, options);
-      const program = await Program.compile(graph, `train-${kind}`, { threads: 1, device: this.#memory.device, hosted, float16 });
+      const program = await Program.compile(graph, `train-${kind}`, { threads: 1, device: this.#memory.device, hosted, stored });
       this.#keptShapes.set(program, keptShapes(graph));
       return program;
     });

@@ -5,13 +5,15 @@
 import { NotFoundError } from "../../../base/errors.ts";
 import { type Lease, Leases } from "../../../base/util/leases.ts";
 import { loadingBase } from "../../base-failure.ts";
+import type { ProcessorPrecision } from "../../engine-info.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossSpec, Row, StatePath } from "../../port.ts";
 import { type BaseSource, readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { readState, writeState } from "../model/state.ts";
-import { freshWeights, initialAdapter, readBaseWeights } from "../model/weights.ts";
+import { NO_WEIGHTS, readStoredWeights, storeWeights } from "../model/stored-weights.ts";
+import { freshWeights, initialAdapter } from "../model/weights.ts";
 import { batchLimits, planBatches } from "./batch.ts";
 import { type FrozenBase, frozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
@@ -54,6 +56,8 @@ export interface TrainerOptions {
    * model's shape
    */
   readonly maxBatchTokens?: number | undefined;
+  /** Type in which base models under adapters are stored; models with all parameters trained are float32. @default "float32" */
+  readonly weightPrecision?: ProcessorPrecision | undefined;
   /** Starts the helper thread, which computes one half of a small model's step. @default none: both halves run on the calling thread */
   readonly startHelper?: StartHelper | undefined;
 }
@@ -78,13 +82,14 @@ export class Trainer {
   /** Creates a model from the weights of its base, from random ones, or from a saved state, and returns its id. */
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
-    const load = () => loadBase(base, spec.fresh === true ? spec.seed : undefined);
-    // The weights of a fully trained model are its own: a base in memory as well would be a second copy.
+    const precision = lora ? this.#options.weightPrecision : undefined;
+    const load = () => loadBase(base, { precision, freshSeed: spec.fresh === true ? spec.seed : undefined });
+    // The weights of a fully trained model are its own: a base in memory as well would be a second copy. They start from float32 weights.
     const { value, release } = await loadingBase(base.id, async (): Promise<Lease<FrozenBase>> =>
       lora ? this.#bases.lease(baseKey(base, spec), load) : { value: await load(), release: () => undefined },
     );
     try {
-      const shared = lora ? value : { ...value, weights: new Float32Array(0) };
+      const shared = lora ? value : { ...value, weights: NO_WEIGHTS };
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
       const model: TrainableModel = {
         id: `model-${this.#nextId++}`,
@@ -93,7 +98,7 @@ export class Trainer {
         release,
         lora,
         layout,
-        parameters: lora ? initialAdapter(layout, spec.seed) : value.weights,
+        parameters: lora ? initialAdapter(layout, spec.seed) : value.weights.flat,
         gradients: new Float32Array(layout.length),
         first: new Float32Array(layout.length),
         second: new Float32Array(layout.length),
@@ -223,10 +228,21 @@ function baseKey({ directory }: BaseSource, { fresh, seed }: TrainedModelSpec): 
   return fresh === true ? `${directory}#${seed}` : directory;
 }
 
-/** Reads a base model. @param freshSeed - Seed of random weights instead; undefined to read the weights. */
-async function loadBase({ directory }: BaseSource, freshSeed: number | undefined): Promise<FrozenBase> {
+/** How a base model is loaded. */
+interface BaseOptions {
+  /** Type in which the weights are stored. @default "float32" */
+  readonly precision: ProcessorPrecision | undefined;
+  /** Seed of random weights; undefined to read the weights. */
+  readonly freshSeed: number | undefined;
+}
+
+/** Loads a base model. */
+async function loadBase({ directory }: BaseSource, { precision = "float32", freshSeed }: BaseOptions): Promise<FrozenBase> {
   const config = await readModelConfig(directory);
   const layout = baseLayout(config);
-  const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : freshWeights(config, layout, freshSeed);
+  const weights =
+    freshSeed === undefined
+      ? await readStoredWeights(directory, layout, precision)
+      : await storeWeights(freshWeights(config, layout, freshSeed), layout, precision);
   return frozenBase(config, weights);
 }

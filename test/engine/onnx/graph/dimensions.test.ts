@@ -36,7 +36,7 @@ function rowsFor(contextLength: number): Row[] {
 
 /** Runs a graph with all of its values as outputs, and returns the values with another type or shape than declared. */
 async function wrongValues(graph: Graph, feeds: Tensors): Promise<string[]> {
-  const lowered = cpu.lower(graph, { packed: [], float16: undefined });
+  const lowered = cpu.lower(graph, { packed: [], stored: undefined });
   const values = liveNodes(lowered)
     .flatMap(({ outputs }) => outputs)
     .filter(({ name }) => name !== "");

@@ -4,11 +4,11 @@ import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { type DType, formatShape, Graph, liveNodes } from "../../../../src/engine/onnx/graph/graph.ts";
 import { concat, gatherRows, matmul, writeOnnx } from "../../../../src/engine/onnx/graph/index.ts";
-import { lower, runCopiesLate } from "../../../../src/engine/onnx/graph/lower.ts";
+import { lower, runCopiesLate, type StoredFormats } from "../../../../src/engine/onnx/graph/lower.ts";
 import { CPU_LOWERINGS } from "../../../../src/engine/onnx/graph/lowerings/cpu.ts";
 import { WEBGPU_LOWERINGS } from "../../../../src/engine/onnx/graph/lowerings/webgpu.ts";
 import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
-import { float16Inputs } from "../../../../src/engine/onnx/model/device-bases.ts";
+import { storedInputs } from "../../../../src/engine/onnx/model/device-bases.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { webgpu } from "../../../../src/engine/onnx/runtime/device.ts";
 import { dropProfile, newProfile } from "../../../../src/engine/onnx/runtime/placement.ts";
@@ -16,12 +16,15 @@ import { float16Tensor } from "../../../../src/engine/onnx/runtime/program.ts";
 import { deviceGraph } from "../../../../src/engine/onnx/sample/device-graphs.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 
-const HALVES = new Set(["w", "table"]);
+const HALVES: StoredFormats = new Map([
+  ["w", "float16"],
+  ["table", "float16"],
+]);
 const TO_FLOAT32 = { to: { int: 1 } };
 
 /** Returns the nodes of a lowered graph, each as its operator and the names or operators of its inputs. */
-function nodesOf(graph: Graph, float16: ReadonlySet<string>): { op: string; inputs: string[]; dtypes: DType[] }[] {
-  const nodes = liveNodes(runCopiesLate(lower(graph, WEBGPU_LOWERINGS, { float16 })));
+function nodesOf(graph: Graph, stored: StoredFormats): { op: string; inputs: string[]; dtypes: DType[] }[] {
+  const nodes = liveNodes(runCopiesLate(lower(graph, WEBGPU_LOWERINGS, { stored })));
   const makers = new Map(nodes.flatMap(({ op, outputs }) => outputs.map((output) => [output, op] as const)));
   return nodes.map(({ op, inputs, outputs }) => ({
     op,
@@ -58,11 +61,11 @@ test.each([
     weights.reduceRight((x, w) => matmul(x, w, { transposeB: true, scale: 2 }), hidden),
   );
   const names = weights.map(({ name }) => name);
-  const float16 = new Set(type === "float16" ? names : []);
+  const stored: StoredFormats = new Map(type === "float16" ? names.map((name) => [name, "float16"]) : []);
   const { InferenceSession, Tensor } = await import("onnxruntime-node");
   const prefix = await newProfile();
   onTestFinished(() => dropProfile(prefix));
-  const session = await InferenceSession.create(writeOnnx(runCopiesLate(lower(graph, lowerings, { float16 })), "order"), {
+  const session = await InferenceSession.create(writeOnnx(runCopiesLate(lower(graph, lowerings, { stored })), "order"), {
     enableProfiling: true,
     profileFilePrefix: prefix,
     extra: webgpu().sessionOptions([], type === "float16").extra!,
@@ -86,7 +89,7 @@ test("of a table, only the gathered rows are converted", () => {
   const graph = new Graph();
   const ids = graph.input("ids", ["R"], "int64");
   graph.output("y", gatherRows(graph.input("table", [48, 8]), ids));
-  const lowered = lower(graph, WEBGPU_LOWERINGS, { float16: HALVES });
+  const lowered = lower(graph, WEBGPU_LOWERINGS, { stored: HALVES });
   const [gather, cast] = liveNodes(lowered);
   expect([gather!.op, gather!.outputs[0]!.dtype]).toEqual(["Gather", "float16"]);
   expect([cast!.op, cast!.attributes, cast!.outputs[0]!.dtype, formatShape(cast!.outputs[0]!.shape)]).toEqual([
@@ -101,7 +104,7 @@ test("an output of the graph is float32 unless the graph declares it as float16"
   const graph = new Graph();
   graph.output("converted", graph.input("w", [8, 8]));
   graph.output("stored", graph.input("half", [8, 8], "float16"));
-  const { outputs } = lower(graph, WEBGPU_LOWERINGS, { float16: HALVES });
+  const { outputs } = lower(graph, WEBGPU_LOWERINGS, { stored: HALVES });
   expect([...outputs].map(([name, { dtype }]) => [name, dtype])).toEqual([
     ["converted", "float32"],
     ["stored", "float16"],
@@ -112,20 +115,20 @@ test("transpositions of float32 inputs are before the nodes that depend on other
   const graph = new Graph();
   const [x, w] = [graph.input("x", ["R", 8]), graph.input("w", [8, 8])];
   graph.output("y", concat([matmul(x, w), matmul(x, w, { transposeB: true })], 1, 16));
-  expect(nodesOf(graph, new Set()).map(({ op }) => op)).toEqual(["Transpose", "MatMul", "MatMul", "Concat"]);
+  expect(nodesOf(graph, new Map()).map(({ op }) => op)).toEqual(["Transpose", "MatMul", "MatMul", "Concat"]);
 });
 
 test("graphs of sampling and of training an adapter read every matrix as float16, and no other type than float32 reaches an operator", async () => {
   const config: ModelConfig = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const layout = baseLayout(config);
-  const float16 = float16Inputs(layout, "float16");
-  expect([...float16].toSorted()).toEqual(
+  const stored = storedInputs(layout, "float16");
+  expect([...stored.keys()].toSorted()).toEqual(
     layout.parameters
       .filter(({ shape }) => shape.length === 2)
       .map(({ name }) => name)
       .toSorted(),
   );
-  expect(float16Inputs(layout, "float32").size).toBe(0);
+  expect(storedInputs(layout, "float32").size).toBe(0);
   const shape = { prompts: null, packedRows: { count: 1, recompute: false } };
   const graphs = [
     deviceGraph("prompt", config, true, layout),
@@ -133,10 +136,10 @@ test("graphs of sampling and of training an adapter read every matrix as float16
     gradientGraph(config, "cispo", 4, shape, { mergesAdapters: false, masks: "ranges" }),
   ];
   for (const graph of graphs) {
-    const nodes = liveNodes(lower(graph, WEBGPU_LOWERINGS, { float16 }));
+    const nodes = liveNodes(lower(graph, WEBGPU_LOWERINGS, { stored }));
     const readers = nodes.filter(({ inputs }) => inputs.some(({ dtype }) => dtype === "float16"));
     expect(readers.every(({ op }) => op === "Cast" || op === "Gather")).toBe(true);
     const read = new Set(readers.flatMap(({ inputs }) => inputs.filter(({ dtype }) => dtype === "float16").map(({ name }) => name)));
-    for (const name of float16) expect(read).toContain(name);
+    for (const name of stored.keys()) expect(read).toContain(name);
   }
 });

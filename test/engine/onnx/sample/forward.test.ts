@@ -3,6 +3,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
+import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Forward } from "../../../../src/engine/onnx/sample/forward.ts";
 import { hostGraphs } from "../../../../src/engine/onnx/sample/host-place.ts";
@@ -18,8 +19,7 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const weightsOf = (contextLength: number) => ({
     config: { ...config, contextLength },
-    layout: baseLayout(config),
-    flat: new Float32Array(0),
+    stored: float32Weights(baseLayout(config), new Float32Array(0)),
     rotary: { cos: new Float32Array(0), sin: new Float32Array(0) },
   });
   const forward = new Forward(hostGraphs(1));
@@ -39,7 +39,7 @@ test("frees a program that holds weights for another one on the same weights onc
   const release = vi.spyOn(Program.prototype, "release");
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const layout = baseLayout(config);
-  const weights = { config, layout, flat: new Float32Array(layout.length), rotary: rotaryTables(config) };
+  const weights = { config, stored: float32Weights(layout, new Float32Array(layout.length)), rotary: rotaryTables(config) };
   const forward = new Forward({ ...hostGraphs(1), isPrepared: () => true });
   await forward.prepare("decode", weights, false, false);
   await forward.prepare("decode", weights, true, false);

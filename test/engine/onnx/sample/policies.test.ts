@@ -39,7 +39,7 @@ test("reads a base once for all its policies, and again after the last was relea
     policies.releaseUse(id, policy);
   }
   await policies.load("d", base, undefined);
-  expect(policies.acquire("d").weights.flat).not.toEqual(a.weights.flat);
+  expect(policies.acquire("d").weights.stored.flat).not.toEqual(a.weights.stored.flat);
 });
 
 test("a fully trained policy keeps its base's configuration and not the base's weights", async () => {
@@ -48,7 +48,7 @@ test("a fully trained policy keeps its base's configuration and not the base's w
   const policies = new PublishedPolicies(hostWeights(), () => {});
   await policies.load("base", base, undefined);
   const own = policies.acquire("base");
-  await policies.add("trained", base, { flat: own.weights.flat.slice(), lora: null });
+  await policies.add("trained", base, { flat: own.weights.stored.flat.slice(), lora: null });
   expect(policies.acquire("trained").weights.config).toBe(own.weights.config);
   policies.release("base");
   policies.releaseUse("base", own);
@@ -56,7 +56,7 @@ test("a fully trained policy keeps its base's configuration and not the base's w
   await policies.load("again", base, undefined);
   const again = policies.acquire("again").weights;
   expect(again.config).toBe(own.weights.config);
-  expect(again.flat).not.toEqual(own.weights.flat);
+  expect(again.stored.flat).not.toEqual(own.weights.stored.flat);
 });
 
 test("a sampler holds no weights after the release of its last policy", async () => {

@@ -3,10 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { ShapeError } from "../../../../src/base/errors.ts";
 import { createOnnxEngine } from "../../../../src/engine/index.ts";
-import { Graph, quantizedProduct } from "../../../../src/engine/onnx/graph/index.ts";
-import { loadRuntime, Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { quantize } from "../../../../src/engine/onnx/sample/prepared.ts";
 import type { Engine, PolicyVersion, Row } from "../../../../src/engine/port.ts";
 import { uniform } from "../../../../src/base/util/rng.ts";
@@ -55,51 +52,6 @@ test("rounds a matrix [in, out] as its transpose", () => {
   expect(quantize(values, { shape: [inner, width], isTransposed: false })).toEqual(
     quantize(transposed, { shape: [width, inner], isTransposed: true }),
   );
-});
-
-test("multiplies rows with a quantized matrix, each row as alone", async () => {
-  const [rows, inner, width] = [5, 70, 24];
-  const { q, scales } = quantize(random(2n, width * inner), { shape: [width, inner], isTransposed: true });
-  const x = random(3n, rows * inner);
-  const graph = new Graph();
-  const weight = graph.input("q", [width, 3, 32], "uint8");
-  graph.output("y", quantizedProduct(graph.input("x", ["rows", inner]), weight, graph.input("scales", [width, 3])));
-  const program = await Program.compile(graph, "product", {
-    threads: 1,
-    constants: new Map<string, Float32Array | Uint8Array>([
-      ["q", q],
-      ["scales", scales],
-    ]),
-  });
-  expect(program.inputNames).toEqual(["x"]);
-  const { Tensor } = await loadRuntime();
-  const product = async (values: Float32Array) =>
-    (await program.run({ x: new Tensor("float32", values, [values.length / inner, inner]) }, ["y"]))["y"]!.data as Float32Array;
-  const found = await product(x);
-  for (let row = 0; row < rows; row++) {
-    const single = x.slice(row * inner, (row + 1) * inner);
-    expect(await product(Float32Array.of(...single, ...single))).toEqual(
-      Float32Array.of(...found.subarray(row * width, (row + 1) * width), ...found.subarray(row * width, (row + 1) * width)),
-    );
-    for (let column = 0; column < width; column++) {
-      let [exact, bound] = [0, 0];
-      for (let k = 0; k < inner; k++) {
-        const element = scales[column * 3 + Math.floor(k / 32)]! * (q[column * 96 + k]! - 128);
-        exact += single[k]! * element;
-        // A row of values below 1 is rounded to multiples of at most 1 / 127.
-        bound += Math.abs(element) / 254;
-      }
-      expect(Math.abs(found[row * width + column]! - exact)).toBeLessThan(bound);
-    }
-  }
-  await program.release();
-});
-
-test("rejects a quantized matrix with another number of blocks", () => {
-  const graph = new Graph();
-  const multiply = () => quantizedProduct(graph.input("x", ["rows", 70]), graph.input("q", [8, 2, 32], "uint8"), graph.input("s", [8, 2]));
-  expect(multiply).toThrow(ShapeError);
-  expect(multiply).toThrow("got [rows, 70] and [8, 2, 32]");
 });
 
 test("samples a large model in int8 with an adapter, bit-identical in a batch and with any threads", async () => {

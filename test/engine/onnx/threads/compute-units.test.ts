@@ -18,6 +18,7 @@ function unitsWithout(start: () => Error): { units: ComputeUnits; processor: Com
     samplers: 1,
     sampler: { threads: 1, maxRows: 1 },
     trainer: { threads: 1, niceness: 0 },
+    precisions: { weightPrecision: "float32", rolloutPrecision: "float32" },
     onDeath,
   });
   const reported: Error[] = [];

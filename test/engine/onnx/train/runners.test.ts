@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
+import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
 import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import type { BatchModel } from "../../../../src/engine/onnx/train/batch-runner.ts";
@@ -14,7 +15,8 @@ const directory = join(ROOT, "models/whetstone-tiny");
 const config = await readModelConfig(directory);
 const layout = baseLayout(config);
 const weights = await readBaseWeights(directory, layout);
-const model: BatchModel = { base: { config, layout, weights, rotary: rotaryTables(config) }, lora: null, layout, parameters: weights };
+const base = { config, layout, weights: float32Weights(layout, weights), rotary: rotaryTables(config) };
+const model: BatchModel = { base, lora: null, layout, parameters: weights };
 const rows = [{ tokens: Int32Array.from({ length: 20 }, (_, t) => t), weights: new Float32Array(20).fill(1, 1) }];
 const batches = planBatches(rows, { maxTokens: 512, maxSharing: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 });
 

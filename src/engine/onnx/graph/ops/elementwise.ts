@@ -114,9 +114,9 @@ export function equal(a: Value, b: Value): Value {
 }
 
 /** Returns `x` with another element type: false and true as 0 and 1, numbers rounded toward 0. Has no gradient. */
-export function cast(x: Value, dtype: "float32" | "int32"): Value {
+export function cast(x: Value, dtype: "float32" | "int32" | "uint8"): Value {
   // Codes of `TensorProto.DataType`.
-  const to = { float32: 1, int32: 6 }[dtype];
+  const to = { float32: 1, uint8: 2, int32: 6 }[dtype];
   return x.graph.recordOne({ op: "Cast", inputs: [x], attributes: { to: { int: to } }, output: { shape: x.shape, dtype } });
 }
 

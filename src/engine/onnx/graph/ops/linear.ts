@@ -135,42 +135,6 @@ export function adaptedProduct(
   });
 }
 
-/** Elements of a row of a quantized matrix that share a scale. */
-export const QUANTIZED_BLOCK = 32;
-
-/**
- * Computes `x·Wᵀ` in 8-bit integers, with `W[n, k] = scales[n, k / 32] · (q[n, k] − 128)`: the rows of `x` are rounded to 8 bits, too, with
- * a scale for each block of {@link QUANTIZED_BLOCK} elements, and sums of blocks are added in float32. The result of a row does not depend
- * on the other rows. Has no gradient.
- *
- * @param x - Rows `[R, K]`, `K` a number.
- * @param q - Elements of the matrix, uint8, `[N, blocks, 32]`; elements beyond `K` are ignored.
- * @param scales - Scales of the blocks, `[N, blocks]`.
- * @source https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
- */
-export function quantizedProduct(x: Value, q: Value, scales: Value): Value {
-  const [rows, inner] = lastTwo(x, false);
-  const [width, blocks] = q.shape;
-  if (typeof inner !== "number" || typeof width !== "number" || blocks !== Math.ceil(inner / QUANTIZED_BLOCK))
-    throw new ShapeError(`Expected rows and a quantized matrix that multiply, got ${formatShape(x.shape)} and ${formatShape(q.shape)}`);
-  return x.graph.recordOne({
-    op: "MatMulNBits",
-    domain: "com.microsoft",
-    inputs: [x, q, scales],
-    attributes: {
-      K: { int: inner },
-      N: { int: width },
-      bits: { int: 8 },
-      block_size: { int: QUANTIZED_BLOCK },
-      accuracy_level: { int: EIGHT_BIT_ROWS },
-    },
-    output: { shape: [rows, width] },
-  });
-}
-
-/** Accuracy level of `MatMulNBits` that rounds the rows to 8 bits. */
-const EIGHT_BIT_ROWS = 4;
-
 function lastTwo(x: Value, isTransposed: boolean): [Dim, Dim] {
   const [rows, columns] = x.shape.slice(-2);
   if (rows === undefined || columns === undefined) throw new ShapeError(`Expected a matrix, got ${formatShape(x.shape)}`);

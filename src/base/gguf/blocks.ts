@@ -1,0 +1,97 @@
+/**
+ * Tensors in blocks of 32 elements of a row: `scale · (q − 2^(bits − 1)) + offset`, with a float32 scale and, if any block has one, a
+ * float32 offset per block.
+ */
+import { nearestFloat16 } from "../util/float16.ts";
+
+/** Elements of a block. */
+export const BLOCK_ELEMENTS = 32;
+
+/** Bits of an element. */
+export type BlockBits = 4 | 8;
+
+/** Rows in blocks. A row that is no multiple of 32 elements long ends with a block padded with zeros. */
+export interface BlockTensor {
+  readonly bits: BlockBits;
+  /** Elements, `[rows, blocks, 4 · bits]`: pairs of 4-bit numbers, the lower bits first, or bytes. */
+  readonly q: Uint8Array;
+  /** Scales, `[rows, blocks]`. */
+  readonly scales: Float32Array;
+  /** Offsets, `[rows, blocks]`; null if all are 0. */
+  readonly offsets: Float32Array | null;
+}
+
+/** Writer of a tensor in blocks. */
+export class BlockWriter {
+  readonly bits: BlockBits;
+  readonly #q: Uint8Array;
+  readonly #scales: Float32Array;
+  #offsets: Float32Array | null = null;
+
+  /** @param count - Number of blocks. */
+  constructor(bits: BlockBits, count: number) {
+    this.bits = bits;
+    this.#q = new Uint8Array(count * (BLOCK_ELEMENTS / 8) * bits);
+    this.#scales = new Float32Array(count);
+  }
+
+  /** Tensor as written so far. */
+  get tensor(): BlockTensor {
+    return { bits: this.bits, q: this.#q, scales: this.#scales, offsets: this.#offsets };
+  }
+
+  /**
+   * Writes a block.
+   *
+   * @param levels - 32 integers `q − 2^(bits − 1)`.
+   */
+  write(block: number, levels: Int8Array, scale: number, offset: number): void {
+    this.#scales[block] = scale;
+    if (offset !== 0) (this.#offsets ??= new Float32Array(this.#scales.length))[block] = offset;
+    const q = this.#q;
+    if (this.bits === 8) {
+      for (let i = 0, to = block * BLOCK_ELEMENTS; i < BLOCK_ELEMENTS; i++) q[to + i] = levels[i]! + 128;
+      return;
+    }
+    for (let i = 0, to = (block * BLOCK_ELEMENTS) / 2; i < BLOCK_ELEMENTS; i += 2, to++)
+      q[to] = (levels[i]! + 8) | ((levels[i + 1]! + 8) << 4);
+  }
+}
+
+/** Converts blocks to float32. @param from - Index of the first block. @param to - As many elements as the blocks have. */
+export function dequantize({ bits, q, scales, offsets }: BlockTensor, from: number, to: Float32Array): void {
+  const zero = 2 ** (bits - 1);
+  for (let out = 0, block = from; out < to.length; block++) {
+    const [scale, offset] = [scales[block]!, offsets?.[block] ?? 0];
+    const start = block * BLOCK_ELEMENTS;
+    for (let i = start; i < start + BLOCK_ELEMENTS; i++, out++) {
+      const level = (bits === 8 ? q[i]! : (q[i >> 1]! >> (4 * (i & 1))) & 15) - zero;
+      to[out] = Math.fround(scale * level) + offset;
+    }
+  }
+}
+
+/**
+ * Rounds a block of finite numbers as llama.cpp rounds to `Q4_0` (4 bits: the scale is the number of the largest absolute value over −8)
+ * or `Q8_0` (8 bits: the largest absolute value over 127). Scales are rounded to float16.
+ *
+ * @param values - 32 numbers.
+ * @param levels - 32 integers, written: `values ≈ scale · levels`.
+ * @returns The scale; infinite if it is beyond the range of float16.
+ * @source https://github.com/ggml-org/ggml, `quantize_row_q4_0_ref` and `quantize_row_q8_0_ref`
+ */
+export function roundBlock(bits: BlockBits, values: Float32Array, levels: Int8Array): number {
+  let [largest, signed] = [0, 0];
+  for (let i = 0; i < BLOCK_ELEMENTS; i++) {
+    const magnitude = Math.abs(values[i]!);
+    if (magnitude > largest) [largest, signed] = [magnitude, values[i]!];
+  }
+  const exact = Math.fround(bits === 4 ? signed / -8 : largest / 127);
+  const inverse = exact === 0 ? 0 : Math.fround(1 / exact);
+  for (let i = 0; i < BLOCK_ELEMENTS; i++) {
+    const scaled = Math.fround(values[i]! * inverse);
+    levels[i] =
+      bits === 4 ? Math.min(15, Math.trunc(Math.fround(scaled + 8.5))) - 8 : Math.sign(scaled) * Math.floor(Math.abs(scaled) + 0.5);
+  }
+  return nearestFloat16(exact);
+}

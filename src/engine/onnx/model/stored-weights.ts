@@ -1,0 +1,175 @@
+/** Weights of a base model in the process's memory: in float32, or with matrices and embeddings in blocks of 4 or 8 bits. */
+import { DataError } from "../../../base/errors.ts";
+import { BLOCK_ELEMENTS, type BlockBits, type BlockTensor, BlockWriter, dequantize, roundBlock } from "../../../base/gguf/blocks.ts";
+import { MAX_FLOAT16 } from "../../../base/util/float16.ts";
+import type { ProcessorPrecision } from "../../engine-info.ts";
+import { type BlockFormat, blockNames } from "../graph/block-inputs.ts";
+import type { StoredFormats } from "../graph/lower.ts";
+import type { TensorConstructor, Tensors } from "../runtime/program.ts";
+import { type Layout, layOut, type Parameter, viewOf } from "./parameters.ts";
+import type { WeightSource } from "./safetensors.ts";
+import { openBaseWeights } from "./weight-source.ts";
+import { checkShapes, readBaseWeights, readParameter, unpackTensors } from "./weights.ts";
+
+/** Matrix or embedding in blocks along `in`, as rows of weight files: `[out, in]`, or `[V, H]` of an embedding. */
+export interface BlockMatrix extends BlockTensor {
+  readonly rows: number;
+  /** Elements of a row. */
+  readonly width: number;
+  /** Whether the shape of the parameter is `[in, out]`. */
+  readonly isTransposed: boolean;
+}
+
+/** Weights of a model. */
+export interface StoredWeights {
+  /** Layout of `flat`: the parameters in float32. */
+  readonly layout: Layout;
+  /** Parameters in float32. */
+  readonly flat: Float32Array;
+  /** Parameters in blocks by name; empty if all parameters are float32. */
+  readonly blocks: ReadonlyMap<string, BlockMatrix>;
+}
+
+/** Returns weights that are all float32. */
+export function float32Weights(layout: Layout, flat: Float32Array): StoredWeights {
+  return { layout, flat, blocks: new Map() };
+}
+
+/** No weights. */
+export const NO_WEIGHTS = float32Weights({ parameters: [], decayed: 0, length: 0 }, new Float32Array(0));
+
+/**
+ * Reads a base model's weights, one parameter at a time. Matrices and embeddings in 4 or 8 bits have the values of the file if it has blocks
+ * of 32 elements of at most as many bits; all others are rounded, see {@link roundBlock}.
+ *
+ * @throws DataError `E_DATA` if a tensor is missing, has another shape or contains NaN or an infinity, or has elements beyond the range of
+ *   the blocks; the message names the tensor.
+ */
+export async function readStoredWeights(directory: string, layout: Layout, precision: ProcessorPrecision): Promise<StoredWeights> {
+  if (precision === "float32") return float32Weights(layout, await readBaseWeights(directory, layout));
+  const source = await openBaseWeights(directory);
+  try {
+    checkShapes(source, layout);
+    return await inBlocks(source, layout, precision);
+  } finally {
+    await source.close();
+  }
+}
+
+/** Stores weights in a precision. */
+export async function storeWeights(flat: Float32Array, layout: Layout, precision: ProcessorPrecision): Promise<StoredWeights> {
+  if (precision === "float32") return float32Weights(layout, flat);
+  const tensors = new Map(unpackTensors(flat, layout).map((tensor) => [tensor.name, tensor]));
+  const readPieces = async (name: string, visit: (piece: Float32Array, first: number) => void) => visit(tensors.get(name)!.data, 0);
+  return inBlocks({ label: "weights", readPieces }, layout, precision);
+}
+
+/** Bits of an element of a matrix by precision. */
+const BITS = { int4: 4, int8: 8 } as const satisfies Partial<Record<ProcessorPrecision, BlockBits>>;
+
+async function inBlocks(
+  source: Pick<WeightSource, "label" | "readPieces" | "readBlocks">,
+  layout: Layout,
+  precision: keyof typeof BITS,
+): Promise<StoredWeights> {
+  const rest = layOut(layout.parameters.filter((parameter) => !isMatrix(parameter)));
+  const flat = new Float32Array(rest.length);
+  for (const parameter of rest.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
+  const blocks = new Map<string, BlockMatrix>();
+  for (const parameter of layout.parameters.filter(isMatrix))
+    blocks.set(parameter.name, await readMatrix(source, parameter, BITS[precision]));
+  return { layout: rest, flat, blocks };
+}
+
+function isMatrix({ kind }: Parameter): boolean {
+  return kind === "matrix" || kind === "embedding";
+}
+
+async function readMatrix(
+  source: Pick<WeightSource, "label" | "readPieces" | "readBlocks">,
+  parameter: Parameter,
+  bits: BlockBits,
+): Promise<BlockMatrix> {
+  const isTransposed = parameter.kind === "matrix";
+  const [rows, width] = (isTransposed ? parameter.shape.toReversed() : parameter.shape) as [number, number];
+  const blocks = Math.ceil(width / BLOCK_ELEMENTS);
+  const writer = new BlockWriter(bits, rows * blocks);
+  for (const { name, start } of parameter.files) {
+    const firstBlock = (isTransposed ? start : 0) * blocks;
+    if (await source.readBlocks?.(name, writer, firstBlock)) continue;
+    await source.readPieces(
+      name,
+      rounding(writer, firstBlock, width, () => `${source.label}: tensor "${name}"`),
+    );
+  }
+  return { ...writer.tensor, rows, width, isTransposed };
+}
+
+/**
+ * Returns a function that takes the elements of a tensor in order, in pieces, and rounds them to blocks.
+ *
+ * @param width - Elements of a row.
+ * @param where - Returns the tensor for error messages.
+ */
+function rounding(writer: BlockWriter, firstBlock: number, width: number, where: () => string): (piece: Float32Array) => void {
+  const values = new Float32Array(BLOCK_ELEMENTS);
+  const levels = new Int8Array(BLOCK_ELEMENTS);
+  let [block, column] = [firstBlock, 0];
+  const write = (filled: number) => {
+    values.fill(0, filled);
+    const scale = roundBlock(writer.bits, values, levels);
+    if (!Number.isFinite(scale))
+      throw new DataError(
+        `${where()}: expected weights of at most ${MAX_FLOAT16} times ${writer.bits === 4 ? 8 : 127}, got ${values.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a))}: store the weights in float32, with the weight precision "float32"`,
+      );
+    writer.write(block++, levels, scale, 0);
+  };
+  return (piece) => {
+    for (let i = 0; i < piece.length; i++) {
+      values[column % BLOCK_ELEMENTS] = piece[i]!;
+      column++;
+      if (column % BLOCK_ELEMENTS === 0) write(BLOCK_ELEMENTS);
+      else if (column === width) write(column % BLOCK_ELEMENTS);
+      if (column === width) column = 0;
+    }
+  };
+}
+
+/** Returns a matrix in float32, in the shape of its parameter. */
+export function toFloat32(matrix: BlockMatrix): Float32Array {
+  const { rows, width, isTransposed, scales } = matrix;
+  const blocks = scales.length / rows;
+  const values = new Float32Array(rows * width);
+  const row = new Float32Array(blocks * BLOCK_ELEMENTS);
+  for (let r = 0; r < rows; r++) {
+    dequantize(matrix, r * blocks, row);
+    if (isTransposed) for (let i = 0; i < width; i++) values[i * rows + r] = row[i]!;
+    else values.set(row.subarray(0, width), r * width);
+  }
+  return values;
+}
+
+/** Returns the graph inputs of weights as tensors, without a copy. */
+export function storedFeeds(TensorClass: TensorConstructor, { layout, flat, blocks }: StoredWeights): Tensors {
+  const tensors: Tensors = {};
+  for (const parameter of layout.parameters) tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), parameter.shape);
+  for (const [name, matrix] of blocks) {
+    const names = blockNames(name);
+    const { rows, bits, q, scales, offsets } = matrix;
+    const perRow = scales.length / rows;
+    tensors[names.q] = new TensorClass("uint8", q, [rows, perRow, (BLOCK_ELEMENTS / 8) * bits]);
+    tensors[names.scales] = new TensorClass("float32", scales, [rows, perRow]);
+    if (offsets) tensors[names.offsets] = new TensorClass("float32", offsets, [rows, perRow]);
+  }
+  return tensors;
+}
+
+/** Returns how a graph reads a matrix. @param rows - Number format of the rows that are multiplied. @default "float32" */
+export function blockFormat({ bits, isTransposed, offsets }: BlockMatrix, rows: BlockFormat["rows"] = "float32"): BlockFormat {
+  return { bits, isTransposed, hasOffsets: offsets !== null, rows };
+}
+
+/** Returns how graphs read weights; undefined if all are float32. */
+export function storedFormats({ blocks }: StoredWeights): StoredFormats | undefined {
+  return blocks.size === 0 ? undefined : new Map(Array.from(blocks, ([name, matrix]) => [name, blockFormat(matrix)]));
+}
