@@ -76,13 +76,13 @@ export function addEngineOptions(command: Command): Command {
     .addOption(
       new Option(
         "--weight-precision <type>",
-        "type in which the GPU stores weights that are not trained; float16 takes half the memory (default: WHETSTONE_WEIGHT_PRECISION, or float32)",
+        "type in which weights that are not trained are stored: float16 on a GPU, int8 or int4 on the processor (default: WHETSTONE_WEIGHT_PRECISION, or float32)",
       ).choices(WEIGHT_PRECISIONS),
     )
     .addOption(
       new Option(
         "--rollout-precision <type>",
-        "number format of sampling on the processor; int8 is faster for few requests of models with more than 16 M weights (default: WHETSTONE_ROLLOUT_PRECISION, or float32)",
+        "number format of sampling on the processor; int8 is faster for few requests of models with more than 16 M weights or with weights in int8 or int4 (default: WHETSTONE_ROLLOUT_PRECISION, or float32)",
       ).choices(ROLLOUT_PRECISIONS),
     )
     .option("--offline", "use only cached base models of the model hub")

@@ -44,14 +44,17 @@ export type DeviceChoice = "auto" | "cpu" | "webgpu";
 /** Values of {@link DeviceChoice}. */
 export const DEVICE_CHOICES = ["auto", "cpu", "webgpu"] as const satisfies readonly DeviceChoice[];
 
-/** Types in which a GPU stores weights that are not trained. */
-export type DevicePrecision = "float32" | "float16";
+/**
+ * Type in which weights that are not trained are stored: `float16` on a GPU alone; `int8` and `int4`, blocks of 32 elements with a scale
+ * each, on the processor alone.
+ */
+export type WeightPrecision = "float32" | "float16" | "int8" | "int4";
 
-/** Types in which the processor stores weights that are not trained: `int8` and `int4` are blocks of 32 elements with a scale each. */
-export type ProcessorPrecision = "float32" | "int8" | "int4";
+/** Precisions of weights in the memory of a GPU. */
+export type DevicePrecision = Extract<WeightPrecision, "float32" | "float16">;
 
-/** Type in which weights that are not trained are stored: `float16` on a GPU alone, `int8` and `int4` on the processor alone. */
-export type WeightPrecision = DevicePrecision | ProcessorPrecision;
+/** Precisions of weights in the process's memory. */
+export type ProcessorPrecision = Exclude<WeightPrecision, "float16">;
 
 /** Values of {@link WeightPrecision}. */
 export const WEIGHT_PRECISIONS = ["float32", "float16", "int8", "int4"] as const satisfies readonly WeightPrecision[];

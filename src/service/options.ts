@@ -102,15 +102,17 @@ export interface ServiceOptions extends OperationOptions {
    */
   readonly deviceMemory?: number | undefined;
   /**
-   * Type in which the GPU stores weights that are not trained; all products are computed in float32. float16 takes half the memory, and
-   * needs an adapter with the WebGPU feature shader-f16. An error with the device "cpu".
+   * Type in which weights that are not trained are stored: matrices, embeddings and output heads of base models. "float16", on a GPU alone,
+   * takes half the memory and needs an adapter with the WebGPU feature shader-f16. "int4" and "int8", on the processor alone, are blocks of
+   * 32 weights with a scale each, some 0.63 and 1.13 bytes per weight; GGUF files in Q4_0, Q4_1, Q4_K and (int8) Q8_0 keep their values,
+   * others are rounded. An error with a device that does not have the type.
    *
    * @default `WHETSTONE_WEIGHT_PRECISION`, or "float32"
    */
   readonly weightPrecision?: WeightPrecision | undefined;
   /**
-   * Number format of the products with weights when the processor samples from models of more than 16 M weights. "int8" samples few
-   * requests faster, from slightly different distributions. The recorded log-probabilities belong to these distributions, and
+   * Number format of the products with weights when the processor samples from models of more than 16 M weights, or from base models in int4
+   * or int8. "int8" samples few requests faster, from slightly different distributions. The recorded log-probabilities belong to these distributions, and
    * RL jobs correct the difference by importance ratios. An error with another device than "cpu".
    *
    * @default `WHETSTONE_ROLLOUT_PRECISION`, or "float32"

@@ -2,17 +2,22 @@
  * Peak memory of one process with service, sampler and trainer over RL steps of a pretrained model with an adapter, phase by phase.
  *
  *   npm run bench -- rl-memory --base <directory> [--steps 2] [--groups 16] [--size 8] [--tokens 64] [--rank 16] [--threads 2]
+ *     [--weight-precision float32|int8|int4] [--rollout-precision float32|int8]
  *
  * Rewards grow with the length of the answer, so that every group has something to learn, and the prompts ask for long answers. Below the
  * phases stands where the memory goes: the parts of known size, and the rest, which is the compiled graphs with the memory of their largest
  * run, the heaps of the threads and the code. `--base` is a directory in Hugging Face layout. Linux only.
  */
 import { parseArgs } from "node:util";
+import type { RolloutPrecision, WeightPrecision } from "../../src/engine/engine-info.ts";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../src/engine/onnx/model/parameters.ts";
 import { hasPeaks } from "./resident-memory.ts";
 import { type RlStepInput, type RlStepResult, SHARED } from "./rl-step.bench.ts";
 import { measureInTurn, OptionError, printTable, whole } from "./support.ts";
+
+/** Bytes of a weight by precision; matrices in blocks have float32 scales. */
+const BYTES_PER_WEIGHT: Readonly<Record<WeightPrecision, number>> = { float32: 4, float16: 2, int8: 1.125, int4: 0.625 };
 
 /** Tokens that the chat template and the question take at most. */
 const PROMPT_TOKENS = 64;
@@ -28,6 +33,8 @@ export async function run(args: string[]): Promise<void> {
       tokens: { type: "string", default: "64" },
       rank: { type: "string", default: "16" },
       threads: { type: "string", default: "2" },
+      "weight-precision": { type: "string", default: "float32" },
+      "rollout-precision": { type: "string", default: "float32" },
     },
   });
   const { base } = values;
@@ -42,6 +49,10 @@ export async function run(args: string[]): Promise<void> {
     steps,
     rank: whole("rank", values.rank),
     threads: whole("threads", values.threads),
+    precisions: {
+      weightPrecision: values["weight-precision"] as WeightPrecision,
+      rolloutPrecision: values["rollout-precision"] as RolloutPrecision,
+    },
     seed: 1,
     ...SHARED,
     reward: "length",
@@ -52,7 +63,9 @@ export async function run(args: string[]): Promise<void> {
   };
   const program = new URL("rl-step-library.ts", import.meta.url);
   const [[result]] = (await measureInTurn<RlStepResult>([{ label: "whetstone", program, input }], 1)) as [[RlStepResult]];
-  console.log(`${steps} RL steps of ${groups} × ${input.size} answers of at most ${input.tokens} tokens, adapter of rank ${input.rank}\n`);
+  console.log(
+    `${steps} RL steps of ${groups} × ${input.size} answers of at most ${input.tokens} tokens, adapter of rank ${input.rank}, weights in ${values["weight-precision"]}, rollouts in ${values["rollout-precision"]}\n`,
+  );
   printTable(
     ["phase", "s", "CPU s", "peak, MB", "at the end, MB"],
     result.phases.map(({ name, seconds, cpuSeconds, peakMb, residentMb }) => [
@@ -77,10 +90,10 @@ export async function run(args: string[]): Promise<void> {
 }
 
 /** Returns the parts with sizes that follow from the shapes, in 10⁶ bytes. */
-async function knownParts({ directory, groups, size, tokens, rank }: RlStepInput): Promise<(readonly [string, number])[]> {
+async function knownParts({ directory, groups, size, tokens, rank, precisions }: RlStepInput): Promise<(readonly [string, number])[]> {
   const config = await readModelConfig(directory);
   const mb = (floats: number) => (4 * floats) / 1e6;
-  const weights = mb(baseLayout(config).length);
+  const weights = (mb(baseLayout(config).length) * BYTES_PER_WEIGHT[precisions?.weightPrecision ?? "float32"]) / 4;
   const adapter = mb(adapterLayout(config, rank).length);
   const perToken = 2 * config.layers * config.kvHeads * config.headSize;
   const rows = groups * size;

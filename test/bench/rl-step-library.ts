@@ -13,8 +13,13 @@ const input = variantInput<RlStepInput>();
 const meter = new PhaseMeter();
 const dataDir = await mkdtemp(join(tmpdir(), "whetstone-rl-step-"));
 const { service, connection, model } = await meter.measure("load", async () => {
-  const { directory, threads } = input;
-  const engine = await createOnnxEngine({ baseModels: { base: directory }, trainerThreads: threads, samplerThreads: threads });
+  const { directory, threads, precisions } = input;
+  const engine = await createOnnxEngine({
+    baseModels: { base: directory },
+    trainerThreads: threads,
+    samplerThreads: threads,
+    ...precisions,
+  });
   const service = await startService({ dataDir, engine });
   const connection = await connect({ baseUrl: service.url, apiKey: service.apiKey });
   const lora = { rank: input.rank, alpha: 2 * input.rank };

@@ -15,6 +15,7 @@
  * At 16 groups of 8 answers of 64 tokens, TRL needs more than 24 GB.
  */
 import { parseArgs } from "node:util";
+import type { OnnxEngineOptions } from "../../src/engine/index.ts";
 import type { PhaseUse } from "./resident-memory.ts";
 import { measureInTurn, median, OptionError, printTable, type Variant, whole } from "./support.ts";
 
@@ -39,6 +40,8 @@ export interface RlStepInput {
   readonly steps: number;
   readonly rank: number;
   readonly threads: number;
+  /** Number formats of the library's engine. @default float32 */
+  readonly precisions?: Pick<OnnxEngineOptions, "weightPrecision" | "rolloutPrecision">;
   readonly learningRate: number;
   readonly maxGradNorm: number;
   readonly seed: number;

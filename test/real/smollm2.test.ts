@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type RunningService, startService } from "../../src/service/index.ts";
 import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
@@ -32,15 +32,31 @@ let service: RunningService;
 beforeAll(async () => {
   service = await startService({ baseModels: paths, dataDir, port: 0 });
 });
+
+/** Computes the log-probabilities of all texts and returns the largest difference from transformers. */
+async function worstDifference(model: string, at = service): Promise<number> {
+  let [largest, tokens] = [0, 0];
+  for (const { ids, logprobs } of texts) {
+    const answer = await post("/v1/completions", { model, prompt: ids, max_tokens: 1, temperature: 0, echo: true, logprobs: 1 }, at);
+    const [choice] = answer["choices"] as readonly { readonly logprobs: { readonly token_logprobs: readonly (number | null)[] } }[];
+    const ours = choice!.logprobs.token_logprobs.slice(1, ids.length);
+    for (const [index, expected] of logprobs.entries()) largest = Math.max(largest, Math.abs((ours[index] ?? NaN) - expected));
+    expect(Number.isNaN(largest)).toBe(false);
+    tokens += logprobs.length;
+  }
+  console.log(`${model}: ${texts.length} texts, ${tokens} tokens, largest difference ${largest.toExponential(2)}`);
+  return largest;
+}
+
 afterAll(async () => {
   await service.close();
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-async function post(path: string, body: object): Promise<Record<string, unknown>> {
-  const response = await fetch(`${service.url}${path}`, {
+async function post(path: string, body: object, { url, apiKey } = service): Promise<Record<string, unknown>> {
+  const response = await fetch(`${url}${path}`, {
     method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${service.apiKey}` },
+    headers: { "content-type": "application/json", authorization: `Bearer ${apiKey}` },
     body: JSON.stringify(body),
   });
   const answer = (await response.json()) as Record<string, unknown>;
@@ -55,17 +71,7 @@ describe.each(["directory", "gguf"] as const)("%s", (model) => {
   });
 
   test("gives the log-probabilities of 50 texts within 1e-4", { timeout: HOUR }, async () => {
-    let [largest, tokens] = [0, 0];
-    for (const { ids, logprobs } of texts) {
-      const answer = await post("/v1/completions", { model, prompt: ids, max_tokens: 1, temperature: 0, echo: true, logprobs: 1 });
-      const [choice] = answer["choices"] as readonly { readonly logprobs: { readonly token_logprobs: readonly (number | null)[] } }[];
-      const ours = choice!.logprobs.token_logprobs.slice(1, ids.length);
-      for (const [index, expected] of logprobs.entries()) largest = Math.max(largest, Math.abs((ours[index] ?? NaN) - expected));
-      expect(Number.isNaN(largest)).toBe(false);
-      tokens += logprobs.length;
-    }
-    console.log(`${model}: ${texts.length} texts, ${tokens} tokens, largest difference ${largest.toExponential(2)}`);
-    expect(largest).toBeLessThanOrEqual(1e-4);
+    expect(await worstDifference(model)).toBeLessThanOrEqual(1e-4);
   });
 
   test("answers 100 prompts greedily with the same tokens", { timeout: HOUR }, async () => {
@@ -79,6 +85,18 @@ describe.each(["directory", "gguf"] as const)("%s", (model) => {
     console.log(`${model}: ${answers.length} answers, ${answers.length - differences.length} equal`, differences);
     expect(differences.filter(({ margin }) => margin >= 1e-3)).toEqual([]);
   });
+});
+
+// All matrices of the file are Q4_1 or Q8_0.
+test("with weights in int8, the GGUF file gives the log-probabilities of 50 texts within 2e-4", { timeout: HOUR }, async () => {
+  const quantized = await startService({
+    baseModels: { gguf: paths.gguf },
+    dataDir: mkdtempSync(join(dataDir, "int8-")),
+    port: 0,
+    weightPrecision: "int8",
+  });
+  onTestFinished(() => quantized.close());
+  expect(await worstDifference("gguf", quantized)).toBeLessThanOrEqual(2e-4);
 });
 
 test("the GGUF file gives the ids of the directory on 2,000 random texts", { timeout: HOUR }, async () => {

@@ -81,17 +81,23 @@ export function dequantize({ bits, q, scales, offsets }: BlockTensor, from: numb
  * @source https://github.com/ggml-org/ggml, `quantize_row_q4_0_ref` and `quantize_row_q8_0_ref`
  */
 export function roundBlock(bits: BlockBits, values: Float32Array, levels: Int8Array): number {
-  let [largest, signed] = [0, 0];
+  let largest = 0;
+  let signed = 0;
   for (let i = 0; i < BLOCK_ELEMENTS; i++) {
     const magnitude = Math.abs(values[i]!);
-    if (magnitude > largest) [largest, signed] = [magnitude, values[i]!];
+    if (magnitude <= largest) continue;
+    largest = magnitude;
+    signed = values[i]!;
   }
   const exact = Math.fround(bits === 4 ? signed / -8 : largest / 127);
   const inverse = exact === 0 ? 0 : Math.fround(1 / exact);
-  for (let i = 0; i < BLOCK_ELEMENTS; i++) {
-    const scaled = Math.fround(values[i]! * inverse);
-    levels[i] =
-      bits === 4 ? Math.min(15, Math.trunc(Math.fround(scaled + 8.5))) - 8 : Math.sign(scaled) * Math.floor(Math.abs(scaled) + 0.5);
+  if (bits === 4) {
+    for (let i = 0; i < BLOCK_ELEMENTS; i++) levels[i] = Math.min(15, Math.trunc(Math.fround(Math.fround(values[i]! * inverse) + 8.5))) - 8;
+  } else {
+    for (let i = 0; i < BLOCK_ELEMENTS; i++) {
+      const scaled = Math.fround(values[i]! * inverse);
+      levels[i] = scaled < 0 ? -Math.floor(0.5 - scaled) : Math.floor(scaled + 0.5);
+    }
   }
   return nearestFloat16(exact);
 }

@@ -18,7 +18,7 @@ import { expandTo, reduceSum } from "./ops/broadcast.ts";
 import { concat, split } from "./ops/join.ts";
 import { matmul } from "./ops/linear.ts";
 import { padLast, reshape, transpose } from "./ops/shape.ts";
-import { first, itemAt } from "../../../base/util/values.ts";
+import { first, getOrInsert, itemAt } from "../../../base/util/values.ts";
 
 /** Elements of a block. */
 export const BLOCK_SIZE = 32;
@@ -36,6 +36,11 @@ export interface BlockFormat {
    * each; sums of blocks are added in float32.
    */
   readonly rows: "float32" | "int8";
+  /**
+   * Whether products read one float32 copy of the matrix, which stays in memory from the first product to the last. For a matrix that
+   * several nodes in a row read, as slices of an output head do. @default false
+   */
+  readonly isShared?: boolean | undefined;
 }
 
 /** Returns the names of the inputs of a matrix in blocks. */
@@ -94,9 +99,15 @@ export function readBlocks(node: Node, position: number, inputs: readonly Value[
 const ACCURACY = { float32: 0, int8: 4 } as const;
 
 /** Computes `x·Wᵀ`. Rounded to 8 bits or not, the result of a row does not depend on the other rows. */
-function productAlong(x: Value, { bits, rows, size, q, scales, offsets }: BlockInput): Value {
+function productAlong(x: Value, matrix: BlockInput): Value {
+  const [, width] = matrix.size;
+  const product = matrix.isShared ? matmul(inHalves(x, matrix), floatCopy(matrix), { transposeB: true }) : quantizedProduct(x, matrix);
+  return matrix.offsets === null ? product : add(product, matmul(blockSums(x, width), matrix.offsets, { transposeB: true }));
+}
+
+function quantizedProduct(x: Value, { bits, rows, size, q, scales }: BlockInput): Value {
   const [height, width] = size;
-  const product = x.graph.recordOne({
+  return x.graph.recordOne({
     op: "MatMulNBits",
     domain: "com.microsoft",
     inputs: [x, q, scales],
@@ -109,7 +120,6 @@ function productAlong(x: Value, { bits, rows, size, q, scales, offsets }: BlockI
     },
     output: { shape: [first(x.shape), height] },
   });
-  return offsets === null ? product : add(product, matmul(blockSums(x, width), offsets, { transposeB: true }));
 }
 
 /** Sums each block of the rows `[R, K]`: `[R, blocks]`. */
@@ -121,26 +131,49 @@ function blockSums(x: Value, width: number): Value {
 }
 
 /** Computes `g·W`. */
-function productAcross(g: Value, { bits, size, q, scales, offsets }: BlockInput): Value {
+function productAcross(g: Value, matrix: BlockInput): Value {
+  const { bits, size, offsets } = matrix;
   const rows = first(g.shape);
-  const [height, width] = size;
+  const [, width] = size;
   const blocks = Math.ceil(width / BLOCK_SIZE);
   const padded = blocks * BLOCK_SIZE;
-  const levels = reshape(bits === 4 ? halves(q) : q, [height, padded]);
-  const zeros = expandTo(byte(g.graph, 2 ** (bits - 1)), [height, blocks]);
-  const weights = g.graph.recordOne({
-    op: "DequantizeLinear",
-    inputs: [levels, scales, zeros],
-    attributes: { axis: { int: 1 }, block_size: { int: BLOCK_SIZE } },
-    output: { shape: [height, padded] },
-  });
-  const product = matmul(g, weights);
+  const product = matmul(g, floatCopy(matrix));
   const half = BLOCK_SIZE / 2;
   // The product of the halves has the elements with even numbers of each block first.
   const inOrder = bits === 4 ? transpose(reshape(product, [rows, blocks, 2, half]), [0, 1, 3, 2]) : product;
   const perBlock = reshape(inOrder, [rows, blocks, BLOCK_SIZE]);
   const sum = offsets === null ? perBlock : add(perBlock, reshape(matmul(g, offsets), [rows, blocks, 1]));
   return firstColumns(reshape(sum, [rows, padded]), width);
+}
+
+/** Float32 copies of shared matrices. */
+const copies = new WeakMap<BlockInput, Value>();
+
+/** Returns `scales · (q − zero)`, `[N, K]` with `K` padded to whole blocks; of 4-bit numbers in the order of {@link halves}. */
+function floatCopy(matrix: BlockInput): Value {
+  return matrix.isShared ? getOrInsert(copies, matrix, () => dequantized(matrix)) : dequantized(matrix);
+}
+
+function dequantized({ bits, size, q, scales }: BlockInput): Value {
+  const { graph } = q;
+  const [height, width] = size;
+  const blocks = Math.ceil(width / BLOCK_SIZE);
+  const padded = blocks * BLOCK_SIZE;
+  return graph.recordOne({
+    op: "DequantizeLinear",
+    inputs: [reshape(bits === 4 ? halves(q) : q, [height, padded]), scales, expandTo(byte(graph, 2 ** (bits - 1)), [height, blocks])],
+    attributes: { axis: { int: 1 }, block_size: { int: BLOCK_SIZE } },
+    output: { shape: [height, padded] },
+  });
+}
+
+/** Returns rows in the order of the elements of {@link floatCopy}, padded to whole blocks. */
+function inHalves(x: Value, { bits, size: [, width] }: BlockInput): Value {
+  const rows = first(x.shape);
+  const blocks = Math.ceil(width / BLOCK_SIZE);
+  const padded = padLast(x, blocks * BLOCK_SIZE, 0);
+  if (bits === 8) return padded;
+  return reshape(transpose(reshape(padded, [rows, blocks, BLOCK_SIZE / 2, 2]), [0, 1, 3, 2]), [rows, blocks * BLOCK_SIZE]);
 }
 
 /** Unpacks 4-bit numbers `[N, blocks, 16]`: of each block, the 16 numbers in the lower bits, then the 16 others. */

@@ -116,7 +116,7 @@ function rounding(writer: BlockWriter, firstBlock: number, width: number, where:
   const levels = new Int8Array(BLOCK_ELEMENTS);
   let [block, column] = [firstBlock, 0];
   const write = (filled: number) => {
-    values.fill(0, filled);
+    if (filled < BLOCK_ELEMENTS) values.fill(0, filled);
     const scale = roundBlock(writer.bits, values, levels);
     if (!Number.isFinite(scale))
       throw new DataError(
@@ -125,11 +125,13 @@ function rounding(writer: BlockWriter, firstBlock: number, width: number, where:
     writer.write(block++, levels, scale, 0);
   };
   return (piece) => {
-    for (let i = 0; i < piece.length; i++) {
-      values[column % BLOCK_ELEMENTS] = piece[i]!;
-      column++;
-      if (column % BLOCK_ELEMENTS === 0) write(BLOCK_ELEMENTS);
-      else if (column === width) write(column % BLOCK_ELEMENTS);
+    for (let i = 0; i < piece.length;) {
+      const filled = column % BLOCK_ELEMENTS;
+      const count = Math.min(BLOCK_ELEMENTS - filled, width - column, piece.length - i);
+      for (let k = 0; k < count; k++) values[filled + k] = piece[i + k]!;
+      i += count;
+      column += count;
+      if (filled + count === BLOCK_ELEMENTS || column === width) write(filled + count);
       if (column === width) column = 0;
     }
   };
@@ -169,7 +171,12 @@ export function blockFormat({ bits, isTransposed, offsets }: BlockMatrix, rows: 
   return { bits, isTransposed, hasOffsets: offsets !== null, rows };
 }
 
-/** Returns how graphs read weights; undefined if all are float32. */
-export function storedFormats({ blocks }: StoredWeights): StoredFormats | undefined {
-  return blocks.size === 0 ? undefined : new Map(Array.from(blocks, ([name, matrix]) => [name, blockFormat(matrix)]));
+/**
+ * Returns how graphs read weights; undefined if all are float32.
+ *
+ * @param shared - Parameter of which products share a float32 copy. @default none
+ */
+export function storedFormats({ blocks }: StoredWeights, shared?: string): StoredFormats | undefined {
+  if (blocks.size === 0) return undefined;
+  return new Map(Array.from(blocks, ([name, matrix]) => [name, { ...blockFormat(matrix), isShared: name === shared }]));
 }

@@ -43,7 +43,11 @@ export const cpu: Device = {
     const lowered = lower(graph, CPU_LOWERINGS, inputs);
     return inputs.stored?.size ? runCopiesLate(lowered) : lowered;
   },
-  sessionOptions: () => ({ executionProviders: ["cpu"] }),
+  sessionOptions: (_resident, hasStored) => ({
+    executionProviders: ["cpu"],
+    // Optimizations for quantized products would copy each dequantization for every node that reads it.
+    extra: hasStored ? { session: { disable_quant_qdq: "1" } } : {},
+  }),
   count: () => {},
   remedyOf: () => "",
   onPlacement: null,

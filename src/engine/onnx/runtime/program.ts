@@ -147,7 +147,10 @@ export class Program {
     const outputs = [...graph.outputs.keys()].filter(resident);
     const profile = device.onPlacement === null ? null : await newProfile();
     try {
-      const { extra, ...ofDevice } = device.sessionOptions(outputs, (options.stored?.size ?? 0) > 0);
+      const { extra: { session: ofSession = {}, ...extra } = {}, ...ofDevice } = device.sessionOptions(
+        outputs,
+        (options.stored?.size ?? 0) > 0,
+      );
       const session = await ort.InferenceSession.create(writeOnnx(lowered, name, new Set(constants.keys())), {
         ...ofDevice,
         externalData: Array.from(constants, ([path, values]) => ({ path, data: bytesOf(values) })),
@@ -161,7 +164,7 @@ export class Program {
         enableMemPattern: options.memoryPattern ?? true,
         logSeverityLevel: 3,
         // A spinning thread would occupy a core that samplers, trainer and server share.
-        extra: { ...extra, session: { intra_op: { allow_spinning: "0" } } },
+        extra: { ...extra, session: { ...(ofSession as object), intra_op: { allow_spinning: "0" } } },
       });
       return new Program(session, name, device, packed, device.packsInputs && outputs.length > 0, profile);
     } catch (cause) {
@@ -251,7 +254,7 @@ function pack(names: readonly string[], feeds: Tensors, TensorClass: TensorConst
  * Min bytes of copies that are freed at once. Of a small model, the copies of some runs are affordable, and freed memory must be mapped
  * anew.
  */
-const MIN_FREED_BYTES = 2 ** 25;
+const MIN_FREED_BYTES = 2 ** 23;
 
 /**
  * Removes the copies of preallocated outputs in the process's memory, which the binding makes after every run, and frees large ones. Left
@@ -259,18 +262,20 @@ const MIN_FREED_BYTES = 2 ** 25;
  */
 function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
   const kept: Tensors = {};
-  const copies: ArrayBuffer[] = [];
-  let bytes = 0;
+  const copies: Tensor[] = [];
   for (const [name, tensor] of Object.entries(results)) {
-    if (fetches[name] === null) {
-      kept[name] = tensor;
-      continue;
-    }
-    if (tensor.location !== "cpu") continue;
-    const { buffer } = tensor.data as Float32Array;
-    copies.push(buffer as ArrayBuffer);
-    bytes += buffer.byteLength;
+    if (fetches[name] === null) kept[name] = tensor;
+    else copies.push(tensor);
   }
-  if (bytes >= MIN_FREED_BYTES) freeBuffers(copies);
+  freeLarge(copies);
   return kept;
+}
+
+/**
+ * Frees the memory of outputs that are no longer used, if they are in the process's memory and large together. Small ones are left to the
+ * garbage collector.
+ */
+export function freeLarge(tensors: readonly Tensor[]): void {
+  const buffers = tensors.filter(({ location }) => location === "cpu").map(({ data }) => (data as Float32Array).buffer as ArrayBuffer);
+  if (buffers.reduce((sum, { byteLength }) => sum + byteLength, 0) >= MIN_FREED_BYTES) freeBuffers(buffers);
 }

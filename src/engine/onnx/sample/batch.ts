@@ -1,11 +1,12 @@
 /** Batch of running requests, which advance together, one token at a time. */
-import { loadRuntime } from "../runtime/program.ts";
+import { freeLarge, loadRuntime } from "../runtime/program.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { maxSampledLength } from "../model/rope.ts";
 import { advance, MaskedRow } from "./advance.ts";
 import { drawInputs, isPlain } from "./draw-inputs.ts";
 import type { Distributions, ForwardOutput } from "./forward.ts";
 import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
+import type { Prefilled } from "./prefill.ts";
 import { isBefore, type Request, type RunningRow, type SampledEvent } from "./request.ts";
 import { cacheFetches } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
@@ -29,6 +30,16 @@ export interface NewRow {
   readonly source: PromptKeys;
   readonly slot: number;
   readonly index: number;
+}
+
+/** Returns the row of a request whose prompt has been prefilled. */
+export function newRow(request: Request, { prompt, cache, slot, index, cachedTokens, scored }: Prefilled): NewRow {
+  return {
+    row: { request, length: prompt.length, tokens: [], sampled: request.sampled, cachedTokens, promptTokens: scored },
+    source: cache,
+    slot,
+    index,
+  };
 }
 
 /** Running rows on the same weights; row `i` is slot `i` of the cache. */
@@ -161,6 +172,7 @@ export class SampleBatch {
     // Rows that enter before the next step wait for the rows that have no new token yet, but not the other way round.
     this.#next = end < this.size ? end : 0;
     this.#advance(output, start, end, (index) => index - start);
+    freeLarge(Object.values(output.results));
     return rows.length;
   }
 

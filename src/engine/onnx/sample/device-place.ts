@@ -152,6 +152,7 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
     // The rest of a prompt takes a run, however short it is.
     minSharedPrefix: MIN_PIECE,
     keepsIdleKeys: () => false,
+    freeIdle() {},
     newPromptKeys: (TensorClass, config, slots) =>
       new DevicePromptKeys(memory, config, TensorClass, slots, gatherer(memory, config, rearranging)),
     newBatchKeys: (config) => new DeviceBatchKeys(memory, config, gatherer(memory, config, rearranging), room),

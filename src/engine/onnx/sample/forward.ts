@@ -2,6 +2,7 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { tableStart } from "../model/rope.ts";
+import { isLarge } from "../model/size.ts";
 import type { Graph } from "../graph/index.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type ProgramOptions, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
@@ -118,6 +119,11 @@ export class Forward<W extends PlacedWeights> {
     this.#prepared.delete(weights);
   }
 
+  /** Frees the programs that hold weights of large models. Not to be called during a pass. */
+  freeIdle(): void {
+    for (const [{ config }, programs] of this.#prepared) if (isLarge(config)) freeUnused(programs, performance.now());
+  }
+
   /** Runs one pass. Compiles its graph first if neither {@link prepare} nor an earlier pass did. */
   async run(input: ForwardInput<W>): Promise<ForwardOutput> {
     const { kind, weights, adapters, owners, tokens, pasts, last, draws, needsLogits } = input;
@@ -170,16 +176,19 @@ export class Forward<W extends PlacedWeights> {
   #preparedPrograms(weights: W, key: string): ProgramCache {
     const all = getOrInsert(this.#prepared, weights, () => new Map<string, PreparedProgram>());
     const nowMs = performance.now();
-    if (!all.has(key)) {
-      for (const [other, { program, usedMs }] of all) {
-        if (nowMs - usedMs < IDLE_MS) continue;
-        program.clear();
-        all.delete(other);
-      }
-    }
+    if (!all.has(key)) freeUnused(all, nowMs - IDLE_MS);
     const used = getOrInsert(all, key, () => ({ program: new ProgramCache(1), usedMs: nowMs }));
     used.usedMs = nowMs;
     return used.program;
+  }
+}
+
+/** Frees programs that were not run since a time. */
+function freeUnused(programs: Map<string, PreparedProgram>, sinceMs: number): void {
+  for (const [key, { program, usedMs }] of programs) {
+    if (usedMs > sinceMs) continue;
+    program.clear();
+    programs.delete(key);
   }
 }
 

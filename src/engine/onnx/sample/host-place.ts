@@ -140,6 +140,7 @@ function hostPlace(forward: Forward<HostPolicyWeights>): SamplingPlace {
     minSharedPrefix: MIN_SHARED_PREFIX,
     // A cache of a large model may take as much memory as its weights, which training needs when no request runs.
     keepsIdleKeys: ({ config }) => !isLarge(config),
+    freeIdle: () => forward.freeIdle(),
     newPromptKeys: (TensorClass, config, slots, capacity) => new PromptCache(config, TensorClass, slots, capacity),
     newBatchKeys: (config) => new KvCache(config),
     stack: (config, adapters, previous) => stackAdapters(config, adapters as readonly LoadedAdapter[], previous as StackedAdapters | null),

@@ -131,6 +131,8 @@ export interface SamplingPlace {
   readonly minSharedPrefix: number;
   /** Whether a batch on these weights keeps the memory of its cache for the next request when the last request has ended. */
   keepsIdleKeys(weights: PlacedWeights): boolean;
+  /** Frees programs that the next request can compile again. Called while no request runs. */
+  freeIdle(): void;
   /** Creates the keys and values of `slots` prompts of at most `capacity` tokens. */
   newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;
   /** Creates the keys and values of an empty batch. */

@@ -71,7 +71,7 @@ export async function preparedMatrices(kind: ForwardKind, weights: Weights, prec
   for (const { name, parameter } of matricesOf(config)) {
     const matrix = held.blocks.get(parameter.name);
     if (matrix?.bits === 8 && rows === "float32") {
-      // The runtime has no kernel for these products: it dequantizes the whole matrix in each run, which takes as long as some 50 rows.
+      // The runtime has no kernel for these products: it dequantizes the whole matrix in each run, which takes as long as some 60 rows.
       if (kind === "decode") {
         constants.set(name, toFloat32(matrix));
         stored.delete(name);

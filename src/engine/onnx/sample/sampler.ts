@@ -8,7 +8,7 @@ import type { SamplingParams } from "../../port.ts";
 import type { BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { type AdmittedPrompts, admit, mayStart } from "./admission.ts";
-import type { SampleBatch } from "./batch.ts";
+import { newRow, type SampleBatch } from "./batch.ts";
 import { Batches } from "./batches.ts";
 import type { PlacedWeights, SamplerPlace, SamplingPlace } from "./place.ts";
 import type { GrammarConstraint } from "../../../text/grammar/decode/constraint.ts";
@@ -19,7 +19,7 @@ import { ClientRows } from "./client-rows.ts";
 import { FairShare } from "./fair-share.ts";
 import { PrefillLimiters } from "./prefill-limiter.ts";
 import { PublishedPolicies, type PublishedPolicy } from "./policies.ts";
-import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
+import { PrefillTask, type PieceResult } from "./prefill.ts";
 import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import type { Request, SampledEvent } from "./request.ts";
@@ -126,6 +126,11 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   cancel(id: number): void {
     this.#cancelled.add(id);
     if (!this.#isRunning) this.#dropCancelled();
+  }
+
+  /** Without requests, frees memory that the next request can compute again: training needs it more. */
+  freeIdle(): void {
+    if (!this.#isRunning) this.#place.freeIdle();
   }
 
   /** Waits until the caches of all batches fit into the present memory: until the next token, or not at all without requests. */
@@ -334,14 +339,4 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
   #release(request: Request): void {
     this.#policies.releaseUse(request.policyId, request.policy);
   }
-}
-
-/** Returns the row of a request whose prompt has been prefilled. */
-function newRow(request: Request, { prompt, cache, slot, index, cachedTokens, scored }: Prefilled) {
-  return {
-    row: { request, length: prompt.length, tokens: [], sampled: request.sampled, cachedTokens, promptTokens: scored },
-    source: cache,
-    slot,
-    index,
-  };
 }

@@ -45,16 +45,19 @@ export function processorUnit({ samplers: count, sampler, trainer: settings, pre
   const prefixCacheBytes = sampler.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES;
   const samplers = SamplerPool.ofThreads(count, { ...sampler, ...precisions, prefixCacheBytes }, onDeath);
   let helperRestarts = 0;
-  const trainer = new TrainerClient<TrainerMethods, TrainerEvent>({
-    name: "trainer",
-    spawn: () =>
-      spawnWorker("engine/onnx/threads/trainer-worker", { workerData: { ...settings, weightPrecision } satisfies TrainerSettings }),
-    onEvent: ({ helperDeath }) => {
-      helperRestarts++;
-      onDeath({ worker: "trainer-helper", message: helperDeath, restartsInMs: 0 });
+  const workerData: TrainerSettings = { ...settings, weightPrecision };
+  const trainer = new TrainerClient<TrainerMethods, TrainerEvent>(
+    {
+      name: "trainer",
+      spawn: () => spawnWorker("engine/onnx/threads/trainer-worker", { workerData }),
+      onEvent: ({ helperDeath }) => {
+        helperRestarts++;
+        onDeath({ worker: "trainer-helper", message: helperDeath, restartsInMs: 0 });
+      },
+      onDeath,
     },
-    onDeath,
-  });
+    () => samplers.freeIdle(),
+  );
   const helper = () => ({ name: "trainer-helper", role: "trainer", state: "running", restarts: helperRestarts, restartsInMs: 0 }) as const;
   return {
     device: { name: "cpu", adapter: null, weightPrecision, rolloutPrecision: precisions.rolloutPrecision },

@@ -69,6 +69,7 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
       if (!awaiting.delete(id)) sampler.cancel(id);
     },
     settle: () => sampler.settle(),
+    freeIdle: () => sampler.freeIdle(),
   };
   return methods;
 }

@@ -173,6 +173,11 @@ export class SamplerPool {
     await this.#onEach(id, isSmall, (client) => client.call("loadPolicy", [id, base, state], { signal }));
   }
 
+  /** Frees memory of samplers without requests that the next request can compute again. */
+  freeIdle(): void {
+    for (const { worker } of this.#threads) worker.client?.call("freeIdle", undefined).catch(() => {});
+  }
+
   /** Releases a policy on all threads. */
   async releasePolicy(id: string): Promise<void> {
     this.#policies.delete(id);

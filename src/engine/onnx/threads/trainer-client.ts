@@ -14,9 +14,12 @@ import { first } from "../../../base/util/values.ts";
  */
 export class TrainerClient<M extends CommonMethods, E> {
   readonly #worker: SupervisedWorker<M, E>;
+  readonly #onPass: () => void;
 
-  constructor(options: SupervisorOptions<E>) {
+  /** @param onPass - Called before each forward or gradient pass. @default no callback */
+  constructor(options: SupervisorOptions<E>, onPass: () => void = () => {}) {
     this.#worker = new SupervisedWorker(options);
+    this.#onPass = onPass;
   }
 
   /** State of the worker. */
@@ -56,6 +59,7 @@ export class TrainerClient<M extends CommonMethods, E> {
   ): Promise<MethodOutput<M, K>> {
     signal?.throwIfAborted();
     if (!this.holds(model)) throw new UnavailableError("The trainer died and lost the model; load it again from its last saved state");
+    if (method === "forward" || method === "forwardBackward") this.#onPass();
     return this.#worker.require().call(method, input(first(model.id.split("@"))), { signal });
   }
 

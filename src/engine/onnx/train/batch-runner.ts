@@ -6,6 +6,7 @@ import { type Adapter, baseLayout, type Layout, viewOf } from "../model/paramete
 import { rotaryFeeds, type RotaryTables, rotaryTables } from "../model/rope.ts";
 import { float32Weights, storedFeeds, storedFormats, type StoredWeights } from "../model/stored-weights.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
+import { headName } from "../model/transformer.ts";
 import { type TrainBatch, minTrainedEntries, plannedSize, positionsNeeded } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
@@ -107,7 +108,7 @@ export class BatchRunner {
   ): Promise<Program> {
     const rank = lora?.rank ?? null;
     const shape = graphShape(batch);
-    const stored = lora ? storedFormats(base.weights) : undefined;
+    const stored = lora ? storedFormats(base.weights, headName(base.config)) : undefined;
     return this.programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape, stored && [...stored]]), () => {
       const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan, mergesAdapters: stored === undefined });
       return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false, stored });

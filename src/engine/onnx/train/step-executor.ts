@@ -111,7 +111,7 @@ export class StepExecutor {
     try {
       return await this.#compute(step);
     } finally {
-      if (isLarge(step.model.base.config)) this.#idle = setTimeout(() => this.#runners.keep(new Set()), IDLE_MS).unref();
+      if (isLarge(step.model.base.config)) this.#idle = setTimeout(() => this.freeGraphs(), IDLE_MS).unref();
     }
   }
 
@@ -128,6 +128,12 @@ export class StepExecutor {
       results: new Map(zip(halves, results).flatMap(([half, ofHalf]) => zip(half, ofHalf))),
       threads: kind.choice.report,
     };
+  }
+
+  /** Frees all compiled graphs with the memory of their largest runs; not to be called during a step. */
+  freeGraphs(): void {
+    clearTimeout(this.#idle);
+    this.#runners.keep(new Set());
   }
 
   /** Releases what the helper thread holds of a model. */

@@ -172,9 +172,13 @@ export class Trainer {
     return this.#model(id).gradients.slice();
   }
 
-  /** Returns a copy of the trained weights, for the sampler. */
+  /**
+   * Returns a copy of the trained weights, for the sampler. The graphs of a large model are freed, because the rollouts that follow need
+   * their memory.
+   */
   weights(id: string): { flat: Float32Array; lora: Adapter | null } {
     const model = this.#model(id);
+    if (isLarge(model.base.config)) this.#executor.freeGraphs();
     return { flat: model.parameters.slice(), lora: model.lora };
   }
 

@@ -1,12 +1,16 @@
 /** Products of lowered graphs with matrices in blocks, against the formula. */
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { ShapeError } from "../../../../src/base/errors.ts";
 import { BlockWriter } from "../../../../src/base/gguf/blocks.ts";
 import { uniform } from "../../../../src/base/util/rng.ts";
 import { type BlockFormat, blockNames } from "../../../../src/engine/onnx/graph/block-inputs.ts";
-import { add, gatherRows, Graph, matmul, transpose, type Value } from "../../../../src/engine/onnx/graph/index.ts";
-import { lower } from "../../../../src/engine/onnx/graph/lower.ts";
+import { add, concat, gatherRows, Graph, matmul, transpose, type Value, writeOnnx } from "../../../../src/engine/onnx/graph/index.ts";
+import { lower, type StoredFormats } from "../../../../src/engine/onnx/graph/lower.ts";
 import { CPU_LOWERINGS } from "../../../../src/engine/onnx/graph/lowerings/cpu.ts";
+import { cpu } from "../../../../src/engine/onnx/runtime/device.ts";
+import { dropProfile, newProfile } from "../../../../src/engine/onnx/runtime/placement.ts";
 import { loadRuntime, Program, type Tensors } from "../../../../src/engine/onnx/runtime/program.ts";
 import { productRows } from "../../../../src/engine/onnx/runtime/thread-limits.ts";
 
@@ -120,6 +124,21 @@ test.each(CASES)(
     const scaled = await ofMatrix((a, w) => matmul(a, w, { transposeB: true, scale: -3, plus: matmul(a, w, { transposeB: true }) }), high);
     check(await scaled(gs), [rows, width], (row, column) => -2 * across(row, column), 5e-4);
 
+    const shared = { isTransposed: false, isShared: true };
+    const both = (a: Value, w: Value) =>
+      concat([matmul(a, w, { transposeB: true }), matmul(matmul(a, w, { transposeB: true }), w)], 1, height + width);
+    const chained = await (await compiled(matrix, tableShape, shared, both, wide))(xs);
+    const product = Float64Array.from({ length: rows * height }, (_, i) => along(Math.floor(i / height), i % height));
+    const chain = (row: number, column: number) =>
+      column < height
+        ? product[row * height + column]!
+        : dot(
+            height,
+            (n) => product[row * height + n]!,
+            (n) => element(n, column - height),
+          );
+    check(chained, [rows, height + width], chain, 1e-3);
+
     const gather = await compiled(matrix, tableShape, { isTransposed: false }, (ids, table) => gatherRows(table, ids), {
       xShape: ["rows"],
     });
@@ -177,4 +196,40 @@ test("rejects other readers of a matrix in blocks, and other shapes", () => {
     expect(lowered(build)).toThrow("Expected a matrix in blocks to be the right operand of a product or a table of rows");
   }
   expect(lowered((_, w) => add(w, w), [64])).toThrow('to be a matrix of fixed size, got "w" of shape [64]');
+});
+
+test("the runtime dequantizes each matrix directly before its product, and a shared one once", async () => {
+  const stored = (isShared: boolean): StoredFormats =>
+    new Map([0, 1, 2].map((i) => [`w${i}`, { bits: 4, isTransposed: true, hasOffsets: false, rows: "float32", isShared }]));
+  const graph = new Graph();
+  const weights = [0, 1, 2].map((i) => graph.input(`w${i}`, [64, 64]));
+  const hidden = weights.reduce((x, w) => matmul(x, w), graph.input("x", ["R", 64]));
+  // Backward, in the opposite order.
+  graph.output(
+    "y",
+    weights.reduceRight((x, w) => matmul(x, w, { transposeB: true }), hidden),
+  );
+  const products = async (isShared: boolean) => {
+    const { InferenceSession, Tensor } = await loadRuntime();
+    const prefix = await newProfile();
+    onTestFinished(() => dropProfile(prefix));
+    const session = await InferenceSession.create(writeOnnx(cpu.lower(graph, { stored: stored(isShared) }), "order"), {
+      enableProfiling: true,
+      profileFilePrefix: prefix,
+      ...cpu.sessionOptions([], true),
+    });
+    const q = new Tensor("uint8", new Uint8Array(64 * 32), [64, 2, 16]);
+    const scales = new Tensor("float32", new Float32Array(128), [64, 2]);
+    const feeds = weights.flatMap(({ name }) => [[blockNames(name).q, q] as const, [blockNames(name).scales, scales] as const]);
+    await session.run({ x: new Tensor("float32", new Float32Array(128), [2, 64]), ...Object.fromEntries(feeds) });
+    session.endProfiling();
+    const [file] = await readdir(dirname(prefix));
+    const events = JSON.parse(await readFile(join(dirname(prefix), file!), "utf8")) as { name: string; args?: { op_name?: string } }[];
+    const ops = events.filter(({ name }) => name.endsWith("_kernel_time")).map(({ args }) => args!.op_name!);
+    await session.release();
+    return ops.filter((op) => ["MatMulNBits", "DequantizeLinear", "MatMul", "Gemm"].includes(op));
+  };
+  const backward = ["DequantizeLinear", "MatMul"];
+  expect(await products(false)).toEqual([...weights.map(() => "MatMulNBits"), ...weights.flatMap(() => backward)]);
+  expect(await products(true)).toEqual([...weights.flatMap(() => ["DequantizeLinear", "Gemm"]), ...weights.map(() => "MatMul")]);
 });

@@ -53,3 +53,21 @@ test("frees a program that holds weights for another one on the same weights onc
   await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(3));
   expect(compile).toHaveBeenCalledTimes(3);
 });
+
+test("frees the programs that hold weights of a large model on request, and none of a small one", async () => {
+  const compile = vi.spyOn(Program, "compile");
+  const release = vi.spyOn(Program.prototype, "release");
+  const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
+  const weightsOf = (vocabularySize: number) => {
+    const sized = { ...config, vocabularySize };
+    const layout = baseLayout(sized);
+    return { config: sized, stored: float32Weights(layout, new Float32Array(layout.length)), rotary: rotaryTables(config) };
+  };
+  const [small, large] = [weightsOf(48), weightsOf(510_000)];
+  const forward = new Forward({ ...hostGraphs(1), isPrepared: () => true });
+  for (const weights of [small, large]) await forward.prepare("decode", weights, false, false);
+  forward.freeIdle();
+  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(1));
+  for (const weights of [small, large]) await forward.prepare("decode", weights, false, false);
+  expect(compile).toHaveBeenCalledTimes(3);
+});

@@ -1,5 +1,12 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { writeSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
+import { unpackTensors } from "../../../../src/engine/onnx/model/weights.ts";
+import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import { distinctCandidates } from "../../../../src/engine/onnx/train/thread-choice.ts";
 import type { Row } from "../../../../src/engine/port.ts";
@@ -97,3 +104,25 @@ describe("thread choices", () => {
     expect(await train(await trainer.createModel(TINY, { seed: 1 }))).toEqual({ threads: 2, rates: [] });
   });
 });
+
+test("the graphs of a large model are freed when its weights are published, and compiled again for the next step", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-published-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const config = JSON.parse(await readFile(join(TINY.directory, "config.json"), "utf8")) as object;
+  await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, vocab_size: 130_000, num_hidden_layers: 1 }));
+  const layout = baseLayout(await readModelConfig(directory));
+  await writeSafetensors(join(directory, "model.safetensors"), unpackTensors(new Float32Array(layout.length), layout));
+  const trainer = new Trainer({ threads: 1 });
+  const release = vi.spyOn(Program.prototype, "release");
+  onTestFinished(() => release.mockRestore());
+  const { signal } = new AbortController();
+  const logprobs = [];
+  const id = await trainer.createModel({ id: "large", directory }, { seed: 1, lora: { rank: 4 } });
+  for (let step = 0; step < 2; step++) {
+    logprobs.push(await trainer.forward(id, ALONE, signal));
+    expect(release).toHaveBeenCalledTimes(step);
+    trainer.weights(id);
+    await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(step + 1));
+  }
+  expect(logprobs[1]).toEqual(logprobs[0]);
+}, 60_000);
