@@ -2,7 +2,7 @@ import PQueue from "p-queue";
 import { checkCount, readBaseUrl } from "../../client/address.ts";
 import { ProtocolError } from "../../client/errors.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "../../rollout/agent/tool.ts";
-import { toResult } from "../../rollout/agent/mcp.ts";
+import { resultFromMcp } from "../../rollout/agent/mcp.ts";
 import type { JsonObject } from "../../../base/schema/index.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { observationData, toolList, toolObservation } from "./frames.ts";
@@ -220,7 +220,7 @@ export class OpenEnvSession {
     if (!parsed.success) throw new ProtocolError(`Expected the result of tool \`${name}\`, got the observation ${shown(observation)}`);
     const { result, error } = parsed.data;
     if (error !== null && error !== undefined) return failure(error.message);
-    if (isMcpResult(result)) return toResult({ content: result.content, isError: result.is_error ?? false });
+    if (isMcpResult(result)) return resultFromMcp({ content: result.content, isError: result.is_error ?? false });
     return { text: typeof result === "string" ? result : (JSON.stringify(result) ?? ""), isError: false };
   }
 

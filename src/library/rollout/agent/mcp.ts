@@ -49,7 +49,7 @@ export interface McpClient {
    * Calls one tool of the server.
    *
    * @param params - Name on the server, and arguments.
-   * @param resultSchema - Always undefined here; the SDK's client takes a schema at this position.
+   * @param resultSchema - {@link mcpTools} passes undefined. The SDK's client takes a schema of the result as its second argument.
    * @param options - Signal that aborts the call.
    * @returns an MCP tool result: `content`, `structuredContent`, `isError`.
    */
@@ -72,15 +72,19 @@ export interface McpToolsOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Schema of an MCP tool result: the parts that a text model can read, or that can be mentioned to it. */
-const toolResult = z.looseObject({
+/** Schema of an MCP tool result: the fields that a text model can read, or that describe other content to it. */
+const mcpResult = z.looseObject({
   content: z
     .array(
       z.looseObject({
         type: z.string(),
+        /** Text of a `text` block. */
         text: z.string().optional(),
+        /** MIME type of an `image`, `audio` or `resource_link` block. */
         mimeType: z.string().optional(),
+        /** URI of a `resource_link` block. */
         uri: z.string().optional(),
+        /** Contents of a `resource` block, an embedded resource; a binary resource has no `text`. */
         resource: z.looseObject({ uri: z.string(), text: z.string().optional(), mimeType: z.string().optional() }).optional(),
       }),
     )
@@ -92,7 +96,8 @@ const toolResult = z.looseObject({
 /**
  * Returns the tools of an MCP server, all pages of its list, as tools that an agent can run. The caller connects and closes the client.
  *
- * Text is passed to the model unchanged, resources as their text. Images, audio and links are replaced by their type, URI and MIME type.
+ * Text is passed to the model unchanged, and an embedded text resource as its text. Images, audio, links and binary resources are replaced
+ * by their type, URI and MIME type.
  *
  * @param client - Connected MCP client.
  * @param options - Renaming and a signal.
@@ -109,10 +114,13 @@ const toolResult = z.looseObject({
  * await runAgent(t, policy);
  * ```
  */
-export async function mcpTools(client: McpClient, { rename = (name) => name, signal }: McpToolsOptions = {}): Promise<AgentTool[]> {
+export async function mcpTools(
+  client: McpClient,
+  { rename = (name) => name, signal: listSignal }: McpToolsOptions = {},
+): Promise<AgentTool[]> {
   const tools = new Map<string, AgentTool>();
-  const requestOptions = signal === undefined ? {} : { signal };
-  const pages = await allMcpPages("tools", (params) => client.listTools(params, requestOptions));
+  const listOptions = listSignal === undefined ? {} : { signal: listSignal };
+  const pages = await allMcpPages("tools", (params) => client.listTools(params, listOptions));
   for (const { name, description, inputSchema } of pages.flatMap((page) => page.tools)) {
     const shownName = rename(name);
     if (tools.has(shownName)) throw new ConfigError(`Two tools of the MCP server would be named \`${shownName}\``, { param: "rename" });
@@ -120,27 +128,27 @@ export async function mcpTools(client: McpClient, { rename = (name) => name, sig
     const { $schema: _, ...parameters } = inputSchema;
     tools.set(
       shownName,
-      agentTool({ name: shownName, description, parameters: parameters as JsonObject }, async (input, { signal: callSignal }) =>
-        toResult(await client.callTool({ name, arguments: input }, undefined, { signal: callSignal })),
+      agentTool({ name: shownName, description, parameters: parameters as JsonObject }, async (input, { signal }) =>
+        resultFromMcp(await client.callTool({ name, arguments: input }, undefined, { signal })),
       ),
     );
   }
   return [...tools.values()];
 }
 
-/** Converts an MCP tool result to the text for the model. */
-export function toResult(value: unknown): ToolResult {
-  const parsed = toolResult.safeParse(value);
+/** Converts an MCP tool result. An invalid result becomes the result of a failed call. */
+export function resultFromMcp(value: unknown): ToolResult {
+  const parsed = mcpResult.safeParse(value);
   if (!parsed.success) return failure(`the server gave no MCP tool result: ${z.prettifyError(parsed.error)}`);
   const { content, structuredContent, isError = false } = parsed.data;
-  const texts = content.map(textOf);
   // MCP recommends that a server sends structured content as text, too, but does not require it.
-  const text = texts.length === 0 && structuredContent !== undefined ? (JSON.stringify(structuredContent) ?? "") : texts.join("\n");
-  return isError ? failure(text) : { text, isError };
+  const isStructuredOnly = content.length === 0 && structuredContent !== undefined;
+  const text = isStructuredOnly ? JSON.stringify(structuredContent) : content.map(textOf).join("\n");
+  return isError ? failure(text) : { text, isError: false };
 }
 
 /** Returns the text of a content block; of any other content a placeholder such as `[image image/png]`. */
-function textOf({ type, text, mimeType, uri, resource }: z.infer<typeof toolResult>["content"][number]): string {
+function textOf({ type, text, mimeType, uri, resource }: z.infer<typeof mcpResult>["content"][number]): string {
   if (text !== undefined) return text;
   if (resource?.text !== undefined) return resource.text;
   const about = [resource?.uri ?? uri, resource?.mimeType ?? mimeType].filter((each) => each !== undefined);
