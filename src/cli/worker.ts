@@ -13,9 +13,13 @@ interface WorkerCommandOptions extends EnvironmentOptions, OutputOptions, Broker
   readonly dataDir?: string;
   readonly concurrency: number;
   readonly name?: string;
+  /** Id of a plan. */
   readonly plan?: string;
+  /** Seconds. */
   readonly lease: number;
+  /** Seconds. */
   readonly idleExit?: number;
+  /** Seconds. */
   readonly grace: number;
 }
 
@@ -24,6 +28,7 @@ const PROGRESS_MS = 10_000;
 
 /** Creates the command `whetstone worker <file>`, which plays the rollouts of training runs. */
 export function workerCommand(): Command {
+  // The order of the options is their order in the help.
   const command = addDataDir(addEnvironment(new Command("worker")))
     .description("play rollouts of `trainRl` with `workers`, or of `whetstone train --workers`, on the environments that a file exports")
     .option(
@@ -41,7 +46,7 @@ export function workerCommand(): Command {
 }
 
 async function playRollouts(file: string, options: WorkerCommandOptions): Promise<void> {
-  const { concurrency, name, plan: planId, lease: leaseSeconds, idleExit, grace, json = false } = options;
+  const { concurrency, name, plan, lease, idleExit, grace, json = false } = options;
   const environments = await loadEnvironments(file, options);
   const broker = await brokerOf(options);
   await withService(options, async ({ service, signal }) => {
@@ -54,8 +59,8 @@ async function playRollouts(file: string, options: WorkerCommandOptions): Promis
         concurrency,
         name,
         broker,
-        planId,
-        leaseSeconds,
+        planId: plan,
+        leaseSeconds: lease,
         idleExitMs: idleExit === undefined ? undefined : idleExit * 1000,
         graceMs: grace * 1000,
         signal,
@@ -68,9 +73,9 @@ async function playRollouts(file: string, options: WorkerCommandOptions): Promis
   });
 }
 
-/** Returns the last line of a worker. */
+/** Returns the last line of a worker. Tasks are lost to other workers, or because their plan was cancelled or deleted. */
 function summary({ reason, delivered, failed, lost, released }: WorkerResult): string {
-  const losses = (lost > 0 ? `, ${lost} lost to others` : "") + (released > 0 ? `, ${released} released` : "");
+  const losses = (lost > 0 ? `, ${lost} lost` : "") + (released > 0 ? `, ${released} released` : "");
   return `${reason} after ${plural(delivered, "rollout")}, ${failed} failed${losses}`;
 }
 
@@ -79,8 +84,8 @@ class Progress {
   readonly #url: string;
   #delivered = 0;
   #failed = 0;
-  #rewards = 0;
-  /** Failure or problem since the last line; null without one. */
+  #rewardSum = 0;
+  /** Latest failure or problem since the last line; null without one. */
   #problem: string | null = null;
   #hasChanged = false;
 
@@ -95,7 +100,8 @@ class Progress {
         return;
       case "rollout-deliver":
         this.#delivered++;
-        this.#rewards += event.reward ?? 0;
+        // Null for a failed rollout, which does not count in the mean either.
+        this.#rewardSum += event.reward ?? 0;
         if (event.exception !== null) {
           this.#failed++;
           this.#problem = describeException(event.exception);
@@ -113,8 +119,8 @@ class Progress {
 
   print(): void {
     if (!this.#hasChanged) return;
-    const mean = this.#rewards / (this.#delivered - this.#failed);
-    const reward = Number.isNaN(mean) ? "" : `, mean reward ${mean.toFixed(4)}`;
+    const scored = this.#delivered - this.#failed;
+    const reward = scored === 0 ? "" : `, mean reward ${(this.#rewardSum / scored).toFixed(4)}`;
     logLine(`${plural(this.#delivered, "rollout")}, ${this.#failed} failed${reward}${this.#problem === null ? "" : `; ${this.#problem}`}`);
     this.#problem = null;
     this.#hasChanged = false;
