@@ -1,7 +1,7 @@
 import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
 import { encodeLine, isInteractive, logLine } from "../base/util/output.ts";
-import { FAILED, USAGE } from "./failure.ts";
+import { EXIT_FAILURE, EXIT_USAGE } from "./failure.ts";
 
 /** Option of a command that deletes. */
 export interface ConfirmOptions {
@@ -36,7 +36,7 @@ export async function confirm(
   dialog: Dialog = { input: process.stdin, output: process.stderr, isInteractive: isInteractive() },
 ): Promise<boolean> {
   if (yes === true) return true;
-  if (!dialog.isInteractive) command.error(`error: ${question}? Without a terminal, confirm with --yes`, { exitCode: USAGE });
+  if (!dialog.isInteractive) command.error(`error: ${question}? Without a terminal, confirm with --yes`, { exitCode: EXIT_USAGE });
   const lines = createInterface({ input: dialog.input, output: dialog.output });
   try {
     const answer = await lines.question(`${encodeLine(question)}? [y/N] `);
@@ -45,6 +45,6 @@ export async function confirm(
     lines.close();
   }
   logLine("Nothing was deleted");
-  process.exitCode = FAILED;
+  process.exitCode = EXIT_FAILURE;
   return false;
 }

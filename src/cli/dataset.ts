@@ -5,7 +5,7 @@ import { formatBytes } from "../base/util/units.ts";
 import { fraction, integer } from "./arguments.ts";
 import { serviceCommand, withService, type ConnectionFlags } from "./connected.ts";
 import { datasetStatistics, statisticsLines } from "./dataset-statistics.ts";
-import { FAILED } from "./failure.ts";
+import { EXIT_FAILURE } from "./failure.ts";
 import { type OutputOptions, plural, printResult } from "./output.ts";
 
 /** Max number of invalid lines that `dataset validate` prints; `--json` has all. */
@@ -78,7 +78,7 @@ async function validate(files: readonly string[], options: OutputOptions): Promi
     for (const [format, count] of Object.entries(formats)) yield `${format}: ${plural(count, "line")}`;
     yield `${lines} lines, ${examples} examples, ${invalid.length} invalid lines`;
   });
-  if (invalid.length > 0) process.exitCode = FAILED;
+  if (invalid.length > 0) process.exitCode = EXIT_FAILURE;
 }
 
 interface SplitOptions extends OutputOptions {

@@ -8,16 +8,18 @@ import { exitCodeOf, type StopReason } from "./stop-signal.ts";
 import { messageOf } from "../base/util/values.ts";
 
 /** Exit code of a command that failed, or that found a problem. */
-export const FAILED = 1;
+export const EXIT_FAILURE = 1;
 /** Exit code of an invalid command line. */
-export const USAGE = 2;
+export const EXIT_USAGE = 2;
 
 /** Error of a command that a signal has stopped. */
 export class InterruptedError extends Error {
+  /** Marks the error as an abort, which must not be retried or reported as a failure. The error is the reason of the aborted signal. */
   override readonly name = "AbortError";
   /** Exit code that shells expect after the signal, see {@link exitCodeOf}. */
   readonly exitCode: number;
 
+  /** @param hint - Continuation of the message, such as `; start it again and it resumes`. */
   constructor(reason: StopReason, hint = "") {
     super(`stopped by ${reason === "parent-exit" ? "the end of its parent process" : reason}${hint}`);
     this.exitCode = exitCodeOf(reason);
@@ -26,7 +28,7 @@ export class InterruptedError extends Error {
 
 /** Error as a command reports it; with `--json`, the value of `error` in the JSON document. */
 interface Failure {
-  /** A code of docs/reference/errors.md; `E_USAGE` or `E_INTERRUPTED` for errors that only commands have. */
+  /** Code of docs/reference/errors.md; `E_INTERNAL` for an unexpected error; `E_USAGE` or `E_INTERRUPTED`, which only commands have. */
   readonly code: string;
   readonly message: string;
   readonly param: string | null;
@@ -36,35 +38,42 @@ function logJson(error: Failure): void {
   logLine(JSON.stringify({ error }));
 }
 
-/** Reports a usage error with `--json`; without it, commander has already printed the message. */
-export function reportUsage(message: string, isJson: boolean): void {
-  if (isJson) logJson({ code: "E_USAGE", message: message.replace(/^error: /u, ""), param: null });
+/** Writes a usage error of commander as a JSON object, without the prefix `error: ` that commander gives to its messages. */
+export function reportUsageJson(message: string): void {
+  logJson({ code: "E_USAGE", message: message.replace(/^error: /u, ""), param: null });
 }
 
 /**
- * Returns code and message of an error as a user of commands reads them. An error that the service classified has the service's own
- * message, without the request.
+ * Returns code and message of an error as a user of commands reads them. An error of this package's service has the service's own code and
+ * message, without the request. A retryable one, such as a 503, keeps the request: its URL shows which service to check.
  */
 function describe(error: WhetstoneError, command: Command | null): Failure {
   const { code, message, param } = error;
-  const isClassified = error instanceof HttpError && typeof error.serviceCode === "string" && error.serviceCode.startsWith("E_");
-  if (isClassified && error.reason !== null && !error.retryable)
-    return { code: error.serviceCode as string, message: withFlags(error.reason, command), param };
+  if (error instanceof HttpError && error.reason !== null && isWhetstoneCode(error.serviceCode) && !error.retryable)
+    return { code: error.serviceCode, message: withFlags(error.reason, command), param };
   return { code, message: withFlags(message, command), param };
 }
+
+function isWhetstoneCode(code: HttpError["serviceCode"]): code is string {
+  return typeof code === "string" && code.startsWith("E_");
+}
+
+/** Option in a message, alone or with a value, in backticks: a name, `name: value` or `name: "value"`. */
+const OPTION = /`(\w+)(?:: "?(\w+)"?)?`/gu;
 
 /**
  * Replaces options of the library in a message by the flags that the command has for them: `from` by `--from`, `by: "step"` by `--by step`.
  */
 function withFlags(message: string, command: Command | null): string {
-  return message.replaceAll(/`(\w+)(?:: "?(\w+)"?)?`/gu, (text, name: string, value?: string) => {
-    const flag = command?.options.find((option) => option.attributeName() === name)?.long;
-    return flag === undefined || flag === null ? text : `\`${value === undefined ? flag : `${flag} ${value}`}\``;
+  return message.replaceAll(OPTION, (text, name: string, value?: string) => {
+    const flag = command?.options.find((option) => option.attributeName() === name)?.long ?? undefined;
+    if (flag === undefined) return text;
+    return value === undefined ? `\`${flag}\`` : `\`${flag} ${value}\``;
   });
 }
 
 /**
- * Writes an error to standard error: one line with the remedy, or the trace of an unexpected error; with `--json`, a JSON object.
+ * Writes an error to standard error: its message and code, or the trace of an unexpected error; with `--json`, a JSON object.
  *
  * @param command - Command that ran, whose flags the message names; null if none ran.
  * @returns the exit code of the command.
@@ -75,6 +84,7 @@ export function reportFailure(error: unknown, isJson: boolean, command: Command 
     else logLine(error.message);
     return error.exitCode;
   }
+  // Not `instanceof`: a file of the user may have imported another copy of the package.
   if (WhetstoneError.isInstance(error)) {
     const failure = describe(error, command);
     if (isJson) logJson(failure);
@@ -84,5 +94,5 @@ export function reportFailure(error: unknown, isJson: boolean, command: Command 
   } else {
     logLines(traceOf(error));
   }
-  return FAILED;
+  return EXIT_FAILURE;
 }

@@ -4,7 +4,7 @@ import { jobStatus, type JobEvent } from "../base/schema/index.ts";
 import { integer } from "./arguments.ts";
 import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
 import { serviceCommand, withService, type Connected } from "./connected.ts";
-import { FAILED } from "./failure.ts";
+import { EXIT_FAILURE } from "./failure.ts";
 import { modelByName, requireExisting, shortName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, fields, table } from "./table.ts";
@@ -118,7 +118,7 @@ async function printLogs(id: string, { follow = false, ...options }: OutputOptio
       const { status } = await service.trainingJobs.get(id, { signal });
       isOver = status !== "queued" && status !== "running";
     }
-    if (follow && (await service.trainingJobs.get(id, { signal })).status !== "succeeded") process.exitCode = FAILED;
+    if (follow && (await service.trainingJobs.get(id, { signal })).status !== "succeeded") process.exitCode = EXIT_FAILURE;
   });
 }
 

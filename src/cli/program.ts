@@ -12,7 +12,7 @@ import { completionCommand } from "./completion.ts";
 import { doctorCommand } from "./doctor/command.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { exportCommand } from "./export.ts";
-import { reportFailure, reportUsage, USAGE } from "./failure.ts";
+import { EXIT_USAGE, reportFailure, reportUsageJson } from "./failure.ts";
 import { initCommand } from "./init.ts";
 import { jobsCommand } from "./jobs.ts";
 import { keysCommand } from "./keys.ts";
@@ -110,7 +110,7 @@ function rejectUnknownSubcommands(command: Command): void {
     if (name === undefined || name.startsWith("-") || names.includes(name) || name === "help") return;
     command.error(`error: unknown command '${name}'\n(expected one of: ${names.join(", ")})`, {
       code: "commander.unknownCommand",
-      exitCode: USAGE,
+      exitCode: EXIT_USAGE,
     });
   });
 }
@@ -127,13 +127,13 @@ function checkRequiredOptionsLast(command: Command): void {
     if (missing === undefined) return;
     command.error(`error: required option '${missing.flags}' not specified`, {
       code: "commander.missingMandatoryOptionValue",
-      exitCode: USAGE,
+      exitCode: EXIT_USAGE,
     });
   });
 }
 
 /**
- * Runs one command line. Errors are written to standard error as one line with the remedy; with `--json`, as a JSON object.
+ * Runs one command line. Errors are written to standard error, see {@link reportFailure}; with `--json`, as a JSON object.
  *
  * @param args - Arguments without node and the script.
  * @returns the exit code.
@@ -155,7 +155,8 @@ export async function run(args: readonly string[]): Promise<number> {
   } catch (error) {
     if (!(error instanceof CommanderError)) return reportFailure(error, isJson, running);
     if (error.exitCode === 0) return 0;
-    reportUsage(error.message, isJson);
-    return USAGE;
+    // Without --json, commander has already printed the message.
+    if (isJson) reportUsageJson(error.message);
+    return EXIT_USAGE;
   }
 }

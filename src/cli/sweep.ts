@@ -12,7 +12,7 @@ import { brokerOfRun, type BrokerFlags } from "./broker.ts";
 import { comparisonLines } from "./compare.ts";
 import { addDataDir, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, loadEnvironment, type EnvironmentOptions } from "./environment-file.ts";
-import { FAILED } from "./failure.ts";
+import { EXIT_FAILURE } from "./failure.ts";
 import { runName, shortName } from "./names.ts";
 import { plural, printResult, type OutputOptions } from "./output.ts";
 import { addSettings, settingsOfCommand } from "./settings/options.ts";
@@ -78,7 +78,7 @@ async function run(file: string, options: SweepOptions, command: Command): Promi
       const result = await sweep<typeof grid, CellValue>({ dir, grid, seeds, concurrency: parallel, run: train, onCell: report, signal });
       const comparison = comparisonOf(result);
       printResult(options, { dir, cells: result.cells, comparison }, () => lines(result));
-      if (result.failed.length > 0) process.exitCode = FAILED;
+      if (result.failed.length > 0) process.exitCode = EXIT_FAILURE;
     },
     "; start the same command again and it resumes",
   );

@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { validate } from "../library/environment/index.ts";
 import { integer } from "./arguments.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
-import { FAILED } from "./failure.ts";
+import { EXIT_FAILURE } from "./failure.ts";
 import { type OutputOptions, plural, printResult } from "./output.ts";
 
 /** Creates the command `whetstone validate <file>`, which checks that an environment rewards its own correct answers. Uses no model. */
@@ -23,5 +23,5 @@ async function run(file: string, { count, ...options }: EnvironmentOptions & Out
       yield `${name}: ${(scores.reduce((sum, { rewards }) => sum + (rewards[name] ?? 0), 0) / scores.length).toFixed(4)} for right answers`;
     yield `${environment.name}: ${isValid ? "valid" : "not valid"}; ${plural(scores.length, "right answer")} held to a reward of ${expected}`;
   });
-  if (!validation.isValid) process.exitCode = FAILED;
+  if (!validation.isValid) process.exitCode = EXIT_FAILURE;
 }

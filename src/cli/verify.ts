@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import type { FileFinding } from "../service/stored-files/verify.ts";
 import { formatBytes, formatDuration } from "../base/util/units.ts";
-import { FAILED } from "./failure.ts";
+import { EXIT_FAILURE } from "./failure.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 /** Creates the command `whetstone verify`, which compares the files of a data directory with their digests. Changes nothing. */
@@ -39,5 +39,5 @@ async function run({ dataDir, storage, database, ...options }: VerifyOptions): P
         `${missing.length} missing, ${damaged.length} damaged, ${unknown.length} without a digest, ${unreferenced.length} unreferenced`
     );
   });
-  if (!intact) process.exitCode = FAILED;
+  if (!intact) process.exitCode = EXIT_FAILURE;
 }

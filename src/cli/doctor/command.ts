@@ -1,7 +1,7 @@
 import { Command, Option } from "commander";
 import { DEVICE_CHOICES, type DeviceChoice } from "../../engine/engine-info.ts";
 import { defaultDataDirectory } from "../../service/disk/data-directory.ts";
-import { FAILED } from "../failure.ts";
+import { EXIT_FAILURE } from "../failure.ts";
 import { type OutputOptions, printResult } from "../output.ts";
 import { readPackage } from "../package.ts";
 import type { Check } from "./check.ts";
@@ -34,7 +34,7 @@ async function run({ dataDir = defaultDataDirectory(), device, ...options }: Doc
   ];
   const ok = checks.every(({ status }) => status !== "fail");
   printResult(options, { ok, version, checks }, () => checks.flatMap(describe));
-  if (!ok) process.exitCode = FAILED;
+  if (!ok) process.exitCode = EXIT_FAILURE;
 }
 
 function describe({ name, status, message, remedy }: Check): string[] {
