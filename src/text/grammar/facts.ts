@@ -1,6 +1,6 @@
 /**
- * Properties of the parts of a grammar, computed without compiling it: nullable (matches the empty text), productive (matches at least one
- * text), and the estimated number of automaton states.
+ * Properties of the expressions of a grammar, computed without compiling it: nullable (matches the empty text), productive (matches at
+ * least one text), and the estimated number of automaton states.
  */
 import type { Expression, Grammar } from "./expression.ts";
 import { getOrInsert, itemAt } from "../../base/util/values.ts";
@@ -9,10 +9,10 @@ type Repetition = Extract<Expression, { kind: "repeat" }>;
 
 /** Condition under which an expression has a property: always, never, or if all or any of its parts have the property. */
 type Condition = boolean | { readonly needs: "all" | "any"; readonly parts: readonly Expression[] };
-/** Returns the condition of an expression other than a rule call, which has the property if its rule has it. */
+/** Returns the condition of an expression. Rule calls are excluded: a call has the property if the called rule has it. */
 type ConditionOf = (expression: Exclude<Expression, { kind: "rule" }>) => Condition;
 
-/** Maximum number of states of a bounded repetition that is unrolled; larger repetitions are matched with a counter. */
+/** Maximum number of states of a repetition that is unrolled although it could be matched with a counter. */
 const MAX_UNROLLED_STATES = 64;
 
 const isSurrogate = (point: number): boolean => point >= 0xd800 && point <= 0xdfff;
@@ -51,27 +51,27 @@ const productiveWhere: ConditionOf = (expression) => {
   }
 };
 
-/** Part of a rule that is not known to have the property yet. */
+/** Expression with parts, or rule with its expression as the only part. */
 interface Waiting {
-  /** Number of its parts that must still be found to have the property. */
+  /** Number of parts that must still be found to have the property. The expression or rule has the property once this is 0. */
   pending: number;
-  /** Enclosing part, or the index of the rule if the part is the whole rule. */
+  /** Enclosing expression or rule; for a rule, its index. */
   readonly parent: Waiting | number;
 }
 
 /**
  * Computes, for each rule, whether a property holds (least fixed point).
  *
- * A part that is found to have the property is reported to its parent, and a rule to its callers. So every part is visited once, in any
- * order of rule calls.
+ * An expression that is found to have the property notifies its parent, and a rule notifies the parents of its calls. So each expression is
+ * visited once, even if rules call each other.
  *
  * @source Dowling and Gallier, "Linear-time algorithms for testing the satisfiability of propositional Horn formulae", 1984.
  */
 function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
   const holds = rules.map(() => false);
-  /** Parts that call each rule. */
+  /** Parents of the calls of each rule. */
   const callers = rules.map((): Waiting[] => []);
-  /** Parts to notify: each entry stands for one more of their parts that has the property. */
+  /** Parents to notify: one entry per part that has the property. */
   const notified: Waiting[] = [];
   const unvisited = rules.map((expression, index) => ({ expression, parent: { pending: 1, parent: index } as Waiting }));
   for (let next = unvisited.pop(); next !== undefined; next = unvisited.pop()) {
@@ -81,14 +81,18 @@ function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
       continue;
     }
     const condition = conditionOf(expression);
-    if (condition === true) notified.push(parent);
-    if (typeof condition === "boolean") continue;
+    if (condition === false) continue;
+    // An empty sequence has no part that could notify it.
+    if (condition === true || (condition.needs === "all" && condition.parts.length === 0)) {
+      notified.push(parent);
+      continue;
+    }
     const { needs, parts } = condition;
-    if (needs === "all" && parts.length === 0) notified.push(parent);
     const waiting: Waiting = { pending: needs === "all" ? parts.length : 1, parent };
     for (const part of parts) unvisited.push({ expression: part, parent: waiting });
   }
   for (let waiting = notified.pop(); waiting !== undefined; waiting = notified.pop()) {
+    // Further parts of a choice make the number negative: the parent is notified only once.
     if (--waiting.pending !== 0) continue;
     const { parent } = waiting;
     if (typeof parent !== "number") notified.push(parent);
@@ -100,51 +104,64 @@ function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
   return holds;
 }
 
-/** Properties of a grammar's parts, cached per part: callers that traverse a grammar ask at every level. */
+/** A property of the rules and expressions of a grammar. */
+interface Property {
+  readonly conditionOf: ConditionOf;
+  /** Whether each rule has the property. */
+  readonly ofRules: readonly boolean[];
+  /** Whether expressions have the property, by expression. */
+  readonly cache: Map<Expression, boolean>;
+}
+
+function propertyOf(grammar: Grammar, conditionOf: ConditionOf): Property {
+  return { conditionOf, ofRules: fixedPoint(grammar, conditionOf), cache: new Map() };
+}
+
+function hasProperty(expression: Expression, property: Property): boolean {
+  const { conditionOf, ofRules, cache } = property;
+  if (expression.kind === "rule") return itemAt(ofRules, expression.index);
+  if (expression.kind === "text" || expression.kind === "set") return conditionOf(expression) === true;
+  return getOrInsert(cache, expression, () => {
+    const condition = conditionOf(expression);
+    if (typeof condition === "boolean") return condition;
+    const isTrue = (part: Expression) => hasProperty(part, property);
+    return condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue);
+  });
+}
+
+/** Properties of a grammar's expressions, cached per expression: callers that traverse a grammar ask at every level. */
 export class GrammarFacts {
-  /** Whether each rule is nullable. */
-  readonly #nullable: readonly boolean[];
-  /** Whether each rule is productive. */
-  readonly #productive: readonly boolean[];
-  readonly #nullableParts = new Map<Expression, boolean>();
-  readonly #productiveParts = new Map<Expression, boolean>();
+  readonly #nullable: Property;
+  readonly #productive: Property;
   readonly #states = new Map<Expression, number>();
   /** Estimated number of states of the whole grammar. */
   readonly states: number;
 
   constructor(grammar: Grammar) {
-    this.#nullable = fixedPoint(grammar, nullableWhere);
-    this.#productive = fixedPoint(grammar, productiveWhere);
+    this.#nullable = propertyOf(grammar, nullableWhere);
+    this.#productive = propertyOf(grammar, productiveWhere);
     this.states = grammar.rules.reduce((sum, rule) => sum + this.statesOf(rule), 0);
   }
 
   /** Whether an expression matches the empty text. */
   isNullable(expression: Expression): boolean {
-    return this.#holds(expression, nullableWhere, this.#nullable, this.#nullableParts);
+    return hasProperty(expression, this.#nullable);
   }
 
   /** Whether an expression matches at least one text. */
   isProductive(expression: Expression): boolean {
-    return this.#holds(expression, productiveWhere, this.#productive, this.#productiveParts);
+    return hasProperty(expression, this.#productive);
   }
 
-  /** Whether an expression has the property of `conditionOf`, which each rule has as in `rules`. */
-  #holds(expression: Expression, conditionOf: ConditionOf, rules: readonly boolean[], cache: Map<Expression, boolean>): boolean {
-    if (expression.kind === "rule") return itemAt(rules, expression.index);
-    if (expression.kind === "text" || expression.kind === "set") return conditionOf(expression) === true;
-    return getOrInsert(cache, expression, () => {
-      const condition = conditionOf(expression);
-      if (typeof condition === "boolean") return condition;
-      const isTrue = (part: Expression) => this.#holds(part, conditionOf, rules, cache);
-      return condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue);
-    });
-  }
-
-  /** Whether a bounded repetition is unrolled into copies of its body instead of matched with a counter. */
-  isWrittenOut({ body, min, max }: Repetition): boolean {
-    const times = max ?? min;
-    // A body that can match the empty text cannot be counted.
-    return times <= 1 || times * this.statesOf(body) <= MAX_UNROLLED_STATES || this.isNullable(body);
+  /**
+   * Whether a repetition is unrolled into copies of its body, with a cycle if it has no maximum, instead of matched with a counter.
+   *
+   * Small repetitions are unrolled. So are, regardless of their size, repetitions with at most one copy, for which a counter saves no states,
+   * and repetitions of a nullable body, because a counter requires that each iteration matches at least one byte.
+   */
+  isUnrolled({ body, min, max }: Repetition): boolean {
+    const copies = max ?? min;
+    return copies <= 1 || copies * this.statesOf(body) <= MAX_UNROLLED_STATES || this.isNullable(body);
   }
 
   /** Estimates the number of states of an expression without the rules that it calls. The empty text takes one state. */
@@ -169,10 +186,14 @@ export class GrammarFacts {
           expression.parts.reduce((sum, part) => sum + this.statesOf(part), 0),
         );
       case "choice":
+        // One more state, which branches to the options.
         return expression.options.reduce((sum, option) => sum + this.statesOf(option), 1);
       case "repeat": {
         const body = this.statesOf(expression.body);
-        return 1 + (this.isWrittenOut(expression) ? body * Math.max(1, expression.max ?? expression.min + 1) : body);
+        // Without a maximum, one more copy of the body forms the cycle.
+        const copies = this.isUnrolled(expression) ? Math.max(1, expression.max ?? expression.min + 1) : 1;
+        // One more state, which branches to the next iteration or the end.
+        return 1 + body * copies;
       }
     }
   }

@@ -161,7 +161,7 @@ class Compiler {
   #repeat(expression: Extract<Expression, { kind: "repeat" }>, next: number): number {
     const { body, min, max } = expression;
     if (!this.#facts.isProductive(body) || max === 0) return next;
-    if (!this.#facts.isWrittenOut(expression))
+    if (!this.#facts.isUnrolled(expression))
       return this.#add({ kind: "loop", body: this.#compile(body, END), min, max: max ?? Infinity, next });
     let target = next;
     if (max === null) {
