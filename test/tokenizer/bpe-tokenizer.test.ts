@@ -141,7 +141,18 @@ describe("loadTokenizer", () => {
       /byte-level/,
     ],
     ["an eos_token that does not exist", { "tokenizer_config.json": { eos_token: "<eos>" } }, DataError, /eos_token/],
-    ["an eos id outside the vocabulary", { "generation_config.json": { eos_token_id: 9999 } }, DataError, /9999/],
+    [
+      "an eos id outside the vocabulary",
+      { "generation_config.json": { eos_token_id: 9999 } },
+      DataError,
+      /generation_config\.json: .*9999/,
+    ],
+    [
+      "an eos id of config.json outside the vocabulary",
+      { "generation_config.json": undefined, "config.json": { eos_token_id: 9999 } },
+      DataError,
+      /[\\/]config\.json: `eos_token_id` 9999/,
+    ],
     ["a vocabulary smaller than the tokenizer", { "config.json": { vocab_size: 100 } }, DataError, /vocab_size/],
     [
       "a template that does not parse",

@@ -57,8 +57,8 @@ export class BpeChatTokenizer implements ChatTokenizer {
     this.#texts = new TextTable(data.texts);
     this.byteTokenIds = this.#byteTokens();
     this.#wordEncoder = new WordEncoder({ texts: this.#texts, merges: new MergeTable(data.merges) }, data.model);
-    this.#encoder = new PipelineEncoder(this.#wordEncoder, data.kind.pipeline, data.addedTokens);
-    this.#restartFinder = data.kind.restartsAfterTokens
+    this.#encoder = new PipelineEncoder(this.#wordEncoder, data.pipelines.whole, data.addedTokens);
+    this.#restartFinder = data.pipelines.restartsAfterTokens
       ? new AddedTokenFinder(data.addedTokens.map((token) => [token.content, token]))
       : null;
     const { templates } = data;
@@ -88,7 +88,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
    * first added token if the tokenizer encodes text after added tokens like the beginning of a text.
    */
   #parts(text: string, follows: EncodeOptions["follows"]): (readonly [PipelineEncoder, string])[] {
-    const { continuation, restartsAfterTokens } = this.#data.kind;
+    const { continuation, restartsAfterTokens } = this.#data.pipelines;
     if (continuation === null || follows === undefined || (follows === "token" && restartsAfterTokens)) return [[this.#encoder, text]];
     this.#continuation ??= new PipelineEncoder(this.#wordEncoder, continuation, this.#data.addedTokens);
     const restart = this.#restartFinder?.split(text).find(({ token }) => token !== null)?.start ?? text.length;
@@ -120,11 +120,11 @@ export class BpeChatTokenizer implements ChatTokenizer {
     if (!Number.isInteger(id) || id < 0 || id >= this.vocabularySize) {
       throw new ArgumentError(`Expected a token id in [0, ${this.vocabularySize}), got ${id}.`);
     }
-    const { name } = this.#data.kind;
+    const { kind } = this.#data;
     const added = this.#addedTexts.get(id);
-    if (added === undefined) return bytesOfText(this.#texts.text(id), name);
+    if (added === undefined) return bytesOfText(this.#texts.text(id), kind);
     // In the style of SentencePiece, added tokens may be runs of spaces too (`▁▁`).
-    return name === "byte-fallback" ? bytesOfPiece(added) : new TextEncoder().encode(added);
+    return kind === "byte-fallback" ? bytesOfPiece(added) : new TextEncoder().encode(added);
   }
 
   tokenText(id: number): string {
@@ -206,7 +206,7 @@ export class BpeChatTokenizer implements ChatTokenizer {
 
   /** Returns the ids of the tokens of one byte (`<0x0A>`) that byte fallback uses; none for a byte-level tokenizer. */
   #byteTokens(): ReadonlySet<number> {
-    if (this.#data.kind.name === "byte-level") return new Set();
+    if (this.#data.kind === "byte-level") return new Set();
     const ids = Array.from({ length: 256 }, (_, byte) => this.#texts.findText(byteToken(byte)));
     return new Set(ids.filter((id) => id >= 0 && !this.#addedTexts.has(id)));
   }

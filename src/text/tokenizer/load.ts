@@ -65,7 +65,10 @@ export async function readTokenizerData(directory: string, signal?: AbortSignal)
     config,
     vocabularySize: model.vocab_size ?? undefined,
     // As in transformers, the end tokens of `config.json` count only if there is no `generation_config.json`.
-    eosIds: (generation === undefined ? model.eos_token_id : generation.eos_token_id) ?? [],
+    endTokens:
+      generation === undefined
+        ? { file: "config.json", ids: model.eos_token_id ?? [] }
+        : { file: "generation_config.json", ids: generation.eos_token_id ?? [] },
     templates,
   });
 }
