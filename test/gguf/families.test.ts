@@ -60,6 +60,15 @@ describe.each(Object.keys(families))("%s", (name) => {
   });
 });
 
+test("the weights of a file with interleaved heads cannot be read without the number of heads", async () => {
+  const path = join(await scratch(), "model.gguf");
+  const file = Buffer.from(families["llama3"]!.gguf, "base64").toString("latin1");
+  await writeFile(path, file.replaceAll("attention.head_count", "attention.head_other"), "latin1");
+  const weights = await openGgufWeights(path);
+  await expect(weights.readPieces("model.layers.0.self_attn.q_proj.weight", () => {})).rejects.toThrow(/llama\.attention\.head_count/u);
+  await weights.close();
+});
+
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;

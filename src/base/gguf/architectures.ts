@@ -17,7 +17,10 @@ export interface GgufArchitecture {
    * halves `(i, i + d/2)`.
    */
   readonly isInterleaved: boolean;
-  /** Number that the converter of llama.cpp adds to the gains of norms; reading subtracts it. */
+  /**
+   * Number that the converter of llama.cpp adds to the gains of norms; reading subtracts it. For Gemma it is 1: the model multiplies by
+   * `1 + gain`, llama.cpp by the stored number.
+   */
   readonly gainOffset: number;
   /** Returns the keys that differ between architectures. */
   readonly config: (model: ArchitectureInput) => Promise<Config>;
@@ -104,7 +107,7 @@ export async function modelConfig(file: GgufFile): Promise<Config> {
     throw new DataError(`${file.label}: expected tensor "token_embd.weight", found none: the file has no weights`);
   for (const key of ["expert_count", "attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping"])
     keys.refuseUnlessZero(key);
-  const heads = required(keys, "attention.head_count");
+  const heads = keys.requireSameInAllLayers("attention.head_count");
   const hiddenSize = keys.requireNumber("embedding_length");
   const layers = keys.requireNumber("block_count");
   if (!Number.isInteger(layers) || layers < 1 || layers > MAX_LAYERS)
@@ -119,7 +122,7 @@ export async function modelConfig(file: GgufFile): Promise<Config> {
     ...(await architecture.config({ file, keys, layers, headSize })),
     vocab_size: embedding.shape[0],
     hidden_size: hiddenSize,
-    intermediate_size: required(keys, "feed_forward_length"),
+    intermediate_size: keys.requireSameInAllLayers("feed_forward_length"),
     num_hidden_layers: layers,
     num_attention_heads: heads,
     num_key_value_heads: keys.sameInAllLayers("attention.head_count_kv") ?? heads,
@@ -148,11 +151,6 @@ export function architectureOf({ metadata, label }: GgufFile): { readonly name: 
 /** Returns the keys that name an architecture with the activation SiLU. */
 function named(architecture: string, type: string): Config {
   return { architectures: [architecture], model_type: type, hidden_act: "silu" };
-}
-
-/** Returns a number that has to be the same in all layers. @throws DataError `E_DATA` if the key is missing. */
-function required(keys: MetadataKeys, key: string): number {
-  return keys.sameInAllLayers(key) ?? keys.requireNumber(key);
 }
 
 /** Returns the configuration of an architecture with one rotation of whole heads. */
@@ -207,7 +205,7 @@ async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Prom
     model_type: "gemma3_text",
     hidden_activation: "gelu_pytorch_tanh",
     query_pre_attn_scalar:
-      layers === GEMMA_27B_LAYERS ? keys.requireNumber("embedding_length") / required(keys, "attention.head_count") : headSize,
+      layers === GEMMA_27B_LAYERS ? keys.requireNumber("embedding_length") / keys.requireSameInAllLayers("attention.head_count") : headSize,
     sliding_window: window === 0 ? null : window,
     layer_types: window === 0 ? Array.from({ length: layers }, () => "full_attention") : layerTypes(keys, layers, 6),
     attention_bias: false,

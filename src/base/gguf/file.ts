@@ -28,7 +28,8 @@ export interface GgufFile extends GgufHeader {
    *
    * @param tensor - Tensor of this file.
    * @param unitElements - Each piece but the last has a multiple of this number of elements. @default 1
-   * @param visit - Called with each piece and the index of its first element in the tensor. The piece is valid only during the call.
+   * @param visit - Called with each piece and the index of its first element in the tensor. The piece is valid only during the call, and
+   *   `visit` may change its elements.
    * @throws DataError `E_DATA` naming the tensor if it contains NaN or an infinity, or if the file has been truncated since it was opened.
    */
   readPieces(tensor: GgufTensor, visit: (piece: Float32Array, first: number) => void, unitElements?: number): Promise<void>;

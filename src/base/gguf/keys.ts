@@ -58,6 +58,11 @@ export class MetadataKeys {
     return first;
   }
 
+  /** Returns a number as {@link sameInAllLayers} does. @throws DataError `E_DATA` if the key is missing. */
+  requireSameInAllLayers(key: string): number {
+    return this.#metadata.required(this.name(key), this.sameInAllLayers(key));
+  }
+
   /** Requires that a key is missing, 0 or an array of zeros. @throws UnsupportedError `E_UNSUPPORTED` naming another number. */
   refuseUnlessZero(key: string): void {
     const value = (this.numbers(key) ?? [this.number(key) ?? 0]).find((each) => each !== 0);

@@ -12,13 +12,18 @@ import { last } from "../util/values.ts";
 export interface GgufWeights {
   /** Name of the file without its directory, for error messages. */
   readonly label: string;
-  /** Returns the shape of a tensor; undefined if the file does not have it. */
+  /**
+   * Returns the shape of a tensor; undefined if the file does not have it.
+   *
+   * @throws DataError `E_DATA` or UnsupportedError `E_UNSUPPORTED` if the rows of a projection cannot be assigned to heads.
+   */
   shapeOf(name: string): readonly number[] | undefined;
   /**
    * Reads a tensor as float32 in pieces, in the order of Hugging Face layout.
    *
    * @param visit - Called with each piece and the index of its first element. The piece is valid only during the call.
-   * @throws DataError `E_DATA` naming the tensor if it does not exist or contains NaN or an infinity.
+   * @throws DataError `E_DATA` naming the tensor if it does not exist or contains NaN or an infinity, or if the file was truncated.
+   * @throws as `shapeOf`.
    */
   readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
   /**
@@ -37,18 +42,19 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
   const file = await openGguf(path);
   try {
     const { name, architecture } = architectureOf(file);
-    const tensorOf = (hubName: string) => tensorFor(file, architecture, new MetadataKeys(file.metadata, name), hubName);
+    const keys = new MetadataKeys(file.metadata, name);
+    const find = (hubName: string) => findTensor(file, architecture, keys, hubName);
     const requireTensor = (hubName: string): FoundTensor => {
-      const found = tensorOf(hubName);
+      const found = find(hubName);
       if (found === undefined) throw new DataError(`${file.label}: expected tensor "${hubName}", found none`);
       return found;
     };
     return {
       label: file.label,
-      shapeOf: (hubName) => tensorOf(hubName)?.tensor.shape,
+      shapeOf: (hubName) => find(hubName)?.tensor.shape,
       async readPieces(hubName, visit) {
-        const { tensor, heads, gainOffset } = requireTensor(hubName);
-        if (heads > 0) return readHeads(file, tensor, heads, visit);
+        const { tensor, interleavedHeads, gainOffset } = requireTensor(hubName);
+        if (interleavedHeads !== null) return readHeads(file, tensor, interleavedHeads, visit);
         if (gainOffset === 0) return file.readPieces(tensor, visit);
         return file.readPieces(tensor, (piece, first) => {
           for (let i = 0; i < piece.length; i++) piece[i]! -= gainOffset;
@@ -56,11 +62,11 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
         });
       },
       async readBlocks(hubName, to, firstBlock) {
-        const { tensor, heads } = requireTensor(hubName);
+        const { tensor, interleavedHeads } = requireTensor(hubName);
         const width = last(tensor.shape);
         if (tensor.type.levels === undefined || tensor.type.levels.bits > to.bits || width % BLOCK_ELEMENTS !== 0) return false;
         const blocks = width / BLOCK_ELEMENTS;
-        const rowOf = heads > 0 ? headRows(file, tensor, heads) : (row: number) => row;
+        const rowOf = interleavedHeads !== null ? headRows(file, tensor, interleavedHeads) : (row: number) => row;
         await file.readLevels(tensor, (levels, scale, offset, first) => {
           const block = first / BLOCK_ELEMENTS;
           const row = Math.floor(block / blocks);
@@ -79,24 +85,28 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
 /** Tensor of the file, and the changes that turn it into the tensor in Hugging Face layout. */
 interface FoundTensor {
   readonly tensor: GgufTensor;
-  /** Number of heads with rows in the order of interleaved rotation; 0 for other tensors. */
-  readonly heads: number;
-  /** Number to subtract from every element. */
+  /** Number of heads with rows in the order of {@link GgufArchitecture.isInterleaved}; null for a tensor without such rows. */
+  readonly interleavedHeads: number | null;
+  /** Number to subtract from every element: {@link GgufArchitecture.gainOffset} for norms; 0 for other tensors. */
   readonly gainOffset: number;
 }
 
-function tensorFor(file: GgufFile, architecture: GgufArchitecture, keys: MetadataKeys, hubName: string): FoundTensor | undefined {
+function findTensor(file: GgufFile, architecture: GgufArchitecture, keys: MetadataKeys, hubName: string): FoundTensor | undefined {
   const found = ggufTensorName(hubName, architecture.parts);
   const tensor = found === undefined ? undefined : file.tensors.get(found.name);
   if (found === undefined || tensor === undefined) return undefined;
   const isNorm = hubName.endsWith("norm.weight");
-  return { tensor, heads: architecture.isInterleaved ? headsOf(keys, found.part) : 0, gainOffset: isNorm ? architecture.gainOffset : 0 };
+  return {
+    tensor,
+    interleavedHeads: architecture.isInterleaved ? headsOf(keys, found.part) : null,
+    gainOffset: isNorm ? architecture.gainOffset : 0,
+  };
 }
 
-/** Returns the number of heads of a query or key projection; 0 for other parts. */
-function headsOf(keys: MetadataKeys, part: string | undefined): number {
-  if (part !== "self_attn.q_proj" && part !== "self_attn.k_proj") return 0;
-  const heads = keys.sameInAllLayers("attention.head_count") ?? 0;
+/** Returns the number of heads of a query or key projection; null for other parts. */
+function headsOf(keys: MetadataKeys, part: string | undefined): number | null {
+  if (part !== "self_attn.q_proj" && part !== "self_attn.k_proj") return null;
+  const heads = keys.requireSameInAllLayers("attention.head_count");
   return part === "self_attn.q_proj" ? heads : (keys.sameInAllLayers("attention.head_count_kv") ?? heads);
 }
 
@@ -105,16 +115,16 @@ function headsOf(keys: MetadataKeys, part: string | undefined): number {
  * to row `i` of the first half, and row `2i + 1` to row `i` of the second.
  */
 function headRows(file: GgufFile, tensor: GgufTensor, heads: number): (row: number) => number {
+  // A bias has one element per row.
   const rowLength = tensor.shape.length === 1 ? 1 : last(tensor.shape);
-  const rows = tensor.size / heads / rowLength;
-  const half = rows / 2;
-  if (!Number.isInteger(half))
+  const rowsPerHead = tensor.size / heads / rowLength;
+  if (rowsPerHead % 2 !== 0)
     throw new DataError(
       `${file.label}: tensor "${tensor.name}": expected an even number of rows in each of ${heads} heads, got shape [${tensor.shape.join(", ")}]`,
     );
   return (row) => {
-    const inHead = row % rows;
-    return row - inHead + (inHead & 1) * half + (inHead >> 1);
+    const inHead = row % rowsPerHead;
+    return row - inHead + (inHead % 2) * (rowsPerHead / 2) + Math.floor(inHead / 2);
   };
 }
 
@@ -126,12 +136,14 @@ async function readHeads(
   visit: (piece: Float32Array, first: number) => void,
 ): Promise<void> {
   const headElements = tensor.size / heads;
+  // A bias has one element per row.
   const rowLength = tensor.shape.length === 1 ? 1 : last(tensor.shape);
   const rowOf = headRows(file, tensor, heads);
   const head = new Float32Array(headElements);
   await file.readPieces(
     tensor,
     (piece, first) => {
+      // A piece consists of whole heads, because `headElements` is passed below.
       for (let start = 0; start < piece.length; start += headElements) {
         for (let row = 0; row * rowLength < headElements; row++) {
           const from = start + row * rowLength;
