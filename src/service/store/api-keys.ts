@@ -1,4 +1,7 @@
-/** Rows of API keys. */
+/**
+ * Rows of API keys. Queries on a store of a request see only the keys that its caller may see, see `visibility.ts`; no function here adds this
+ * condition.
+ */
 import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { KeyQuery } from "../../base/schema/index.ts";
@@ -8,12 +11,17 @@ import type { ApiKeyRow } from "./team-tables.ts";
 import { entityFor } from "./visibility.ts";
 import { transact } from "./database.ts";
 
-/** Returns the key with a hash of its secret, or of its secret before the last rotation; undefined for an unknown one. */
+/**
+ * Returns the key with a secret, which may be the secret before the last rotation; undefined for an unknown secret. Does not check whether
+ * the secret is still accepted: expired and revoked keys are returned, too.
+ *
+ * @param hash - Hash of the secret.
+ */
 export function findKeyByHash(store: Store, hash: string): Promise<ApiKeyRow | undefined> {
   return store
     .selectFrom("api_keys")
     .selectAll()
-    .where((where) => where.or([where("hash", "=", hash), where("previous_hash", "=", hash)]))
+    .where((eb) => eb.or([eb("hash", "=", hash), eb("previous_hash", "=", hash)]))
     .executeTakeFirst();
 }
 
@@ -29,7 +37,14 @@ export async function insertKey(store: Store, row: ApiKeyRow): Promise<void> {
   await store.insertInto("api_keys").values(row).execute();
 }
 
-/** Changes columns of a key in a transaction, as a function of its row. Returns the changed row. */
+/**
+ * Changes columns of a key in a transaction.
+ *
+ * @param change - Returns the new values for the current row. May be called again after a conflict, as in {@link transact}.
+ * @returns the changed row.
+ * @throws NotFoundError `E_NOT_FOUND` if the key does not exist.
+ * @throws the error of `change`, which leaves the key unchanged.
+ */
 export function updateKey(store: Store, id: string, change: (row: ApiKeyRow) => Partial<ApiKeyRow>): Promise<ApiKeyRow> {
   return transact(store, async (transaction) => {
     const row = await getKey(transaction, id);
@@ -39,7 +54,11 @@ export function updateKey(store: Store, id: string, change: (row: ApiKeyRow) => 
   });
 }
 
-/** Records the times of the last requests with keys. */
+/**
+ * Sets the time of the last request with each of several keys.
+ *
+ * @param uses - Times in ISO 8601, by the id of the key.
+ */
 export async function recordUses(store: Store, uses: ReadonlyMap<string, string>): Promise<void> {
   await transact(store, async (transaction) => {
     for (const [id, usedAt] of uses) await transaction.updateTable("api_keys").set({ last_used_at: usedAt }).where("id", "=", id).execute();
@@ -49,10 +68,11 @@ export async function recordUses(store: Store, uses: ReadonlyMap<string, string>
 /**
  * Returns a page of keys, newest first.
  *
- * @throws ArgumentError `E_ARGUMENT` if `after` is not a key.
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not the id of a key that the caller may see.
  * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's.
  */
 export async function pageOfKeys(store: Store, { after, limit, entity }: KeyQuery): Promise<RowPage<ApiKeyRow>> {
+  // For the error: the store would return an empty page.
   entityFor(store, entity, "entity");
   let query = store
     .selectFrom("api_keys")
@@ -64,6 +84,7 @@ export async function pageOfKeys(store: Store, { after, limit, entity }: KeyQuer
   if (after !== undefined) {
     const row = await store.selectFrom("api_keys").select(["created_at", "id"]).where("id", "=", after.toLowerCase()).executeTakeFirst();
     const cursor = requireCursor(row, after, "an API key");
+    // Rows after the cursor in the order above: its columns are compared as one value.
     query = query.where(sql<boolean>`(api_keys.created_at, api_keys.id) < (${cursor.created_at}, ${cursor.id})`);
   }
   return pageOf(await query.execute(), limit);
