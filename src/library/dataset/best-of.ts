@@ -4,7 +4,7 @@ import { TrajectoryGroup, type Trajectory } from "../../base/trajectory/index.ts
 import { trainedMessages } from "./chat.ts";
 import { Dataset } from "./dataset.ts";
 import { messagesText } from "./keys.ts";
-import { checkOptionCount, rereadable } from "./source.ts";
+import { checkOptionCount, checkedSource } from "./source.ts";
 
 /** Options of {@link bestOf}: minimum reward, handling of duplicates and of constant groups. */
 export interface BestOfOptions {
@@ -59,7 +59,7 @@ export function bestOf(
 ): Dataset {
   checkOptionCount(n, { param: "n", min: 1 });
   if (minReward !== undefined && !Number.isFinite(minReward)) refuse("minReward", "a finite number", minReward);
-  const source = rereadable(groups, checkedGroup);
+  const source = checkedSource(groups, checkedGroup);
   return Dataset.from({
     async *[Symbol.asyncIterator]() {
       for await (const group of source) {

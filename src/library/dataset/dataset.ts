@@ -3,8 +3,8 @@ import { refuse } from "../../base/util/values.ts";
 import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
 import { normalizedRewards, scored, type RewardLike } from "../../base/trajectory/scoring.ts";
 import type { Identity } from "./keys.ts";
-import { balanced, deduped, filtered, isInShare, mapped, sampled, shuffled, taken } from "./operators.ts";
-import { checkOptionCount, checkedTrajectory, rereadable } from "./source.ts";
+import { balanced, deduped, filtered, isInFraction, mapped, sampled, shuffled, taken } from "./operators.ts";
+import { checkOptionCount, checkedTrajectory, checkedSource } from "./source.ts";
 
 /** Options of {@link Dataset.shuffle}. */
 export interface ShuffleOptions {
@@ -20,13 +20,13 @@ export interface ShuffleOptions {
 
 /** Options of {@link Dataset.dedupe}. */
 export interface DedupeOptions {
-  /** Identity under which trajectories count as duplicates. */
+  /** Identity under which trajectories count as duplicates. A function must not return undefined. */
   readonly by: Identity;
 }
 
 /** Options of {@link Dataset.balance}. */
 export interface BalanceOptions {
-  /** Returns the class of a trajectory. */
+  /** Returns the class of a trajectory. Trajectories for which it returns undefined are a class, too. */
   readonly by: (trajectory: Trajectory) => Scalar | undefined;
   /** Maximum number of trajectories kept per class, at least 1. */
   readonly max: number;
@@ -34,11 +34,11 @@ export interface BalanceOptions {
 
 /** Options of {@link Dataset.split}. */
 export interface SplitOptions {
-  /** Expected fraction of trajectories in the validation set, between 0 and 1. */
+  /** Expected fraction of trajectories in the validation set, in (0, 1). */
   readonly validation: number;
   /** Random seed, any integer. @default 0 */
   readonly seed?: number | bigint | undefined;
-  /** Identity that must not occur in both sets. @default "messages" */
+  /** Identity that must not occur in both sets. A function must not return undefined. @default "messages" */
   readonly by?: Identity | undefined;
 }
 
@@ -106,7 +106,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * ```
    */
   static from(trajectories: Iterable<Trajectory> | AsyncIterable<Trajectory>): Dataset {
-    return new Dataset(rereadable(trajectories, checkedTrajectory));
+    return new Dataset(checkedSource(trajectories, checkedTrajectory));
   }
 
   /**
@@ -116,7 +116,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @returns Dataset of the kept trajectories.
    */
   filter(keep: (trajectory: Trajectory) => boolean | Promise<boolean>): Dataset {
-    return this.#then((records) => filtered(records, keep));
+    return this.#withStage((records) => filtered(records, keep));
   }
 
   /**
@@ -126,7 +126,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @returns Dataset of the results. Iterating throws ArgumentError `E_ARGUMENT` for a result that is not a trajectory.
    */
   map(change: (trajectory: Trajectory) => Trajectory | Promise<Trajectory>): Dataset {
-    return this.#then((records) => mapped(records, async (trajectory) => checkedTrajectory(await change(trajectory))));
+    return this.#withStage((records) => mapped(records, async (trajectory) => checkedTrajectory(await change(trajectory))));
   }
 
   /**
@@ -138,7 +138,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    */
   take(count: number): Dataset {
     checkOptionCount(count, { param: "count", min: 0 });
-    return this.#then((records) => taken(records, count));
+    return this.#withStage((records) => taken(records, count));
   }
 
   /**
@@ -151,8 +151,8 @@ export class Dataset implements AsyncIterable<Trajectory> {
    */
   sample(fraction: number, seed: number | bigint = 0): Dataset {
     if (typeof fraction !== "number" || !(fraction >= 0 && fraction <= 1)) refuse("fraction", "a number in [0, 1]", fraction);
-    const key = checkedSeed(seed);
-    return this.#then((records) => sampled(records, fraction, key));
+    const checkedSeed = toSeed(seed);
+    return this.#withStage((records) => sampled(records, fraction, checkedSeed));
   }
 
   /**
@@ -164,20 +164,20 @@ export class Dataset implements AsyncIterable<Trajectory> {
    */
   shuffle({ bufferSize = 1000, seed = 0 }: ShuffleOptions = {}): Dataset {
     checkOptionCount(bufferSize, { param: "bufferSize", min: 1 });
-    const key = checkedSeed(seed);
-    return this.#then((records) => shuffled(records, bufferSize, key));
+    const checkedSeed = toSeed(seed);
+    return this.#withStage((records) => shuffled(records, bufferSize, checkedSeed));
   }
 
   /**
    * Removes duplicates: keeps the first trajectory of each identity. Stores 16 bytes per distinct trajectory.
    *
    * @param options - Identity.
-   * @returns Dataset without duplicates.
+   * @returns Dataset without duplicates. Iterating throws ArgumentError `E_ARGUMENT` if a function `by` returns undefined.
    * @throws ArgumentError `E_ARGUMENT` for an invalid identity.
    */
   dedupe({ by }: DedupeOptions): Dataset {
     checkIdentity(by);
-    return this.#then((records) => deduped(records, by));
+    return this.#withStage((records) => deduped(records, by));
   }
 
   /**
@@ -189,17 +189,17 @@ export class Dataset implements AsyncIterable<Trajectory> {
    */
   balance({ by, max }: BalanceOptions): Dataset {
     checkOptionCount(max, { param: "max", min: 1 });
-    return this.#then((records) => balanced(records, by, max));
+    return this.#withStage((records) => balanced(records, by, max));
   }
 
   /**
-   * Recomputes the reward as `Σ weight·value` and stores each raw value as the metric `reward/<name>`. Metrics of earlier rewards are
-   * removed, because they no longer contribute to the total. Nothing is sampled.
+   * Recomputes the reward of each trajectory as `Σ weight·value` over `rewards`, and stores each value without its weight as the metric
+   * `reward/<name>`. Metrics of earlier rewards are removed, because they no longer contribute to the total. Nothing is sampled.
    *
    * @param rewards - Rewards of an environment, or named functions; at least one.
    * @param options - Lookup of the scenario, and a signal.
    * @returns Dataset with the new rewards. Iterating throws RewardError `E_REWARD` for the first reward that throws or returns neither a
-   *   finite number nor a boolean, the signal's reason, and errors of `scenario` unchanged.
+   *   finite number nor a boolean. It also throws the signal's reason, and errors of `scenario` unchanged.
    * @throws ConfigError `E_CONFIG` for an empty list, a reward without a name or function, a weight that is not finite, or a duplicate name.
    * @example
    * ```ts
@@ -210,7 +210,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
     const { scenario: scenarioOf, signal = new AbortController().signal } = options;
     const checked = normalizedRewards(rewards, RESCORE);
     if (checked.length === 0) throw new ConfigError(`Expected ${RESCORE} to get at least one reward`, { param: "rewards" });
-    return this.#then((records) =>
+    return this.#withStage((records) =>
       mapped(records, async (trajectory, index) => {
         signal.throwIfAborted();
         // The types require the option for rewards that read a scenario.
@@ -229,16 +229,16 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * Both sets read the source and run every earlier stage separately. Put expensive stages after the split, or write to a file first.
    *
    * @param options - Fraction of the validation set, seed and identity.
-   * @returns The two datasets.
+   * @returns The two datasets. Iterating throws ArgumentError `E_ARGUMENT` if a function `by` returns undefined.
    * @throws ArgumentError `E_ARGUMENT` for a fraction outside (0, 1), or an invalid `seed` or `by`.
    */
   split({ validation, seed = 0, by = "messages" }: SplitOptions): Split {
-    if (typeof validation !== "number" || !(validation > 0 && validation < 1)) refuse("validation", "a share between 0 and 1", validation);
+    if (typeof validation !== "number" || !(validation > 0 && validation < 1)) refuse("validation", "a number in (0, 1)", validation);
     checkIdentity(by);
-    const assignment = { by, seed: checkedSeed(seed) };
+    const assignment = { by, seed: toSeed(seed) };
     return {
-      train: this.filter((trajectory) => !isInShare(trajectory, validation, assignment)),
-      validation: this.filter((trajectory) => isInShare(trajectory, validation, assignment)),
+      train: this.filter((trajectory) => !isInFraction(trajectory, validation, assignment)),
+      validation: this.filter((trajectory) => isInFraction(trajectory, validation, assignment)),
     };
   }
 
@@ -270,13 +270,14 @@ export class Dataset implements AsyncIterable<Trajectory> {
     return this.#records[Symbol.asyncIterator]() as AsyncIterator<Trajectory, void, undefined>;
   }
 
-  /** Returns a dataset that runs `stage` on this one's trajectories, anew for each iteration. */
-  #then(stage: (records: AsyncIterable<Trajectory>) => AsyncIterable<Trajectory>): Dataset {
+  /** Returns a dataset of the results of `stage`, which runs anew for each iteration. */
+  #withStage(stage: (records: AsyncIterable<Trajectory>) => AsyncIterable<Trajectory>): Dataset {
     return new Dataset({ [Symbol.asyncIterator]: () => stage(this.#records)[Symbol.asyncIterator]() });
   }
 }
 
-function checkedSeed(seed: number | bigint): bigint {
+/** Returns a seed as a bigint. @throws ArgumentError `E_ARGUMENT` if it is not an integer. */
+function toSeed(seed: number | bigint): bigint {
   if (typeof seed === "bigint" || Number.isSafeInteger(seed)) return BigInt(seed);
   refuse("seed", "an integer", seed);
 }

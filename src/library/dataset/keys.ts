@@ -5,8 +5,8 @@ import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
 
 /**
  * Criterion of equality of trajectories: the conversation (`messages`: sampled turns as text without token ids, tool calls without their
- * ids), the complete record (`trajectory`, including token ids, reward and times), or a key such as `(t) => t.metadata.scenario_id`. Used by
- * `Dataset.dedupe` and `Dataset.split`.
+ * ids), the complete record (`trajectory`, including token ids, reward and times), or a key such as `(t) => t.metadata.scenario_id`. A key of
+ * undefined is an error. Used by `Dataset.dedupe` and `Dataset.split`.
  */
 export type Identity = "messages" | "trajectory" | ((trajectory: Trajectory) => Scalar | undefined);
 

@@ -97,11 +97,15 @@ export async function* balanced(records: Records, by: (trajectory: Trajectory) =
   }
 }
 
-/** Whether a record belongs to the fraction `share` of all records; depends only on its identity and the seed. */
-export function isInShare(record: Trajectory, share: number, { by, seed }: { readonly by: Identity; readonly seed: bigint }): boolean {
+/** Whether a record belongs to a fraction of all records; depends only on its identity and the seed. */
+export function isInFraction(
+  record: Trajectory,
+  fraction: number,
+  { by, seed }: { readonly by: Identity; readonly seed: bigint },
+): boolean {
   const digest = digestOf("split", String(seed), identityText(record, by));
   // The first 48 bits of the hash as a fraction in [0, 1); 48 is the largest size that `readUIntBE` reads.
-  return digest.readUIntBE(0, 6) / 2 ** 48 < share;
+  return digest.readUIntBE(0, 6) / 2 ** 48 < fraction;
 }
 
 /** Returns a random number in (0, 1) for a record. @param index - Number of the draw in its stage, split into two counters. */

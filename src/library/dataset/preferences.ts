@@ -16,7 +16,7 @@ import { trainingMessages } from "./chat.ts";
 import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
 import { messagesText } from "./keys.ts";
 import { expandPaths, type Patterns } from "./paths.ts";
-import { checkOptionCount, rereadable } from "./source.ts";
+import { checkOptionCount, checkedSource } from "./source.ts";
 
 /** Preference pairs in memory, from files or from a stream. */
 export type PreferencePairs = Iterable<PreferencePair> | AsyncIterable<PreferencePair>;
@@ -63,7 +63,7 @@ export function preferencePairs(
   if (!(Number.isFinite(minMargin) && minMargin >= 0)) refuse("minMargin", "a finite number of at least 0", minMargin);
   if (pairsPerGroup !== Infinity) checkOptionCount(pairsPerGroup, { param: "pairsPerGroup", min: 1 });
   if (turns !== "all" && turns !== "last") refuse("turns", '"all" or "last"', turns);
-  const source = rereadable(groups, checkedGroup);
+  const source = checkedSource(groups, checkedGroup);
   return {
     async *[Symbol.asyncIterator]() {
       for await (const group of source) {

@@ -3,12 +3,12 @@ import { refuse } from "../../base/util/values.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
 
 /**
- * Returns an iterable over a source that checks each item; every iteration starts from the beginning. A second iteration over a generator
- * throws ConflictError `E_CONFLICT`: the generator is exhausted, so that the data would silently be empty.
+ * Returns an iterable over a source that checks each item. Each iteration starts from the beginning, except for a generator, which can be
+ * read only once: a second iteration throws ConflictError `E_CONFLICT`, because the data would silently be empty.
  *
  * @param checked - Returns an item unchanged, or throws for an invalid one.
  */
-export function rereadable<T>(source: Iterable<T> | AsyncIterable<T>, checked: (item: T) => T): AsyncIterable<T> {
+export function checkedSource<T>(source: Iterable<T> | AsyncIterable<T>, checked: (item: T) => T): AsyncIterable<T> {
   const isReadOnce = "next" in source;
   let isRead = false;
   return {
