@@ -1,6 +1,8 @@
 /**
- * Conversion between the wire's snake_case and the client's camelCase. Free-form maps (metrics, metadata, event data) keep their keys, and
- * chat bodies are not converted.
+ * Public types of models and training jobs, and the conversion between the wire's snake_case and the client's camelCase. Free-form maps
+ * (metrics, metadata, event data) keep their keys, and chat bodies are not converted.
+ *
+ * "Extension" marks options and events of this package's service that the hosted interface does not have.
  */
 import type { z } from "zod";
 import type {
@@ -15,8 +17,18 @@ import type {
 import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
 import { parseResponse } from "./options.ts";
 
+/** Reason in events of services that give none. */
+export const NO_REASON = "the service gave no reason";
+
 /** `T` with its top-level keys in camelCase. */
 export type CamelKeys<T> = { readonly [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
+
+/** Output of a schema as {@link CamelKeys}; a field that may be undefined is null instead. */
+type FromWire<S extends z.ZodRawShape> = {
+  readonly [K in keyof S as K extends string ? CamelCase<K> : never]: undefined extends z.output<S[K]>
+    ? Exclude<z.output<S[K]>, undefined> | null
+    : z.output<S[K]>;
+};
 
 /** Description of a trainable model. */
 export interface ModelInfo extends Readonly<Pick<WireModel, "id" | "entity" | "project" | "name">> {
@@ -92,7 +104,7 @@ export interface ServedModel {
   readonly created: number;
   /** Entity that owns the model; `whetstone` for a base model of this package's service. */
   readonly ownedBy: string;
-  /** Name of a trainable model's newest checkpoint; null if the service does not list it. */
+  /** Name of a trainable model's newest checkpoint, under vLLM's name for the field; null if the service does not list it. */
   readonly root: string | null;
   /** Base model of a trainable model; null for a base model, and if the service does not list it. */
   readonly parent: string | null;
@@ -126,7 +138,10 @@ export interface TrainingJobInfo {
 
 /** Event of a training job. Names in `metrics` are the service's. */
 export type JobEvent = {
-  /** Id of the event; null if it was derived from the job's status or checkpoints. */
+  /**
+   * Id of the event. Null if the service has no events route: following a job then derives the events from the job's status or newest
+   * checkpoint.
+   */
   readonly id: string | null;
 } & (
   | {
@@ -164,6 +179,10 @@ export type JobEvent = {
       readonly message: string;
     }
   | {
+      /**
+       * Cancellation. The list of events of this package's service has two of them for one job: clients of the hosted interface expect a
+       * failure at the end, which is converted to a second cancellation.
+       */
       readonly type: "training-cancelled";
     }
 );
@@ -174,13 +193,6 @@ export type RlOptions = Partial<CamelKeys<RlConfig>>;
 export type SftOptions = Partial<CamelKeys<SftConfig> & CamelKeys<SftExperimentalConfig>>;
 /** Settings of a preference job: its `config` in camelCase. Absent settings have the service's defaults. */
 export type PreferenceOptions = Partial<CamelKeys<PreferenceConfig>>;
-
-/** Fields of a schema in camelCase. Fields that a service may omit are null instead. */
-type FromWire<S extends z.ZodRawShape> = {
-  readonly [K in keyof S as K extends string ? CamelCase<K> : never]: undefined extends z.output<S[K]>
-    ? Exclude<z.output<S[K]>, undefined> | null
-    : z.output<S[K]>;
-};
 
 /** Converts the fields of `schema` to camelCase. An absent field becomes null, and a field that the schema lacks is left out. */
 export function fromWire<S extends z.ZodRawShape>(schema: z.ZodObject<S>, wire: z.output<z.ZodObject<S>>): FromWire<S> {
@@ -193,7 +205,10 @@ export function parseFields<S extends z.ZodRawShape>(schema: z.ZodObject<S>, ans
   return fromWire(schema, parseResponse(schema, answer, what));
 }
 
-/** Converts options to the fields of `schema`. Omits absent options: a service without the extensions may reject unknown fields. */
+/**
+ * Converts options to the fields of `schema`, without validation: the service validates them. Omits absent options, because a service without
+ * the extensions may reject unknown fields.
+ */
 export function toWire<S extends z.ZodRawShape>(
   schema: z.ZodObject<S>,
   options: Partial<CamelKeys<z.input<z.ZodObject<S>>>>,
@@ -225,30 +240,31 @@ export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
       return {
         type: "warning",
         id,
-        code: typeof data["code"] === "string" ? data["code"] : "unknown",
-        message: typeof data["message"] === "string" ? data["message"] : "the service gave no reason",
+        code: textOr("unknown", data["code"]),
+        message: textOr(NO_REASON, data["message"]),
         value: numberOrNull(data["value"]),
         threshold: numberOrNull(data["threshold"]),
       };
     case "training_ended":
       return { type: "training-ended", id, step: numberOrNull(data["step"]), metrics: numbersOf(data) };
     case "training_failed":
+      // Second event of a cancelled job, for clients of the hosted interface, which has no `training_cancelled`.
       if (data["cancelled"] === true) return { type: "training-cancelled", id };
-      return {
-        type: "training-failed",
-        id,
-        message: typeof data["error_message"] === "string" ? data["error_message"] : "the service gave no reason",
-      };
+      return { type: "training-failed", id, message: textOr(NO_REASON, data["error_message"]) };
     case "training_cancelled":
       return { type: "training-cancelled", id };
   }
+}
+
+function textOr(placeholder: string, value: unknown): string {
+  return typeof value === "string" ? value : placeholder;
 }
 
 function numberOrNull(value: unknown): number | null {
   return typeof value === "number" ? value : null;
 }
 
-/** Returns the members that are numbers. */
+/** Returns the entries with numbers as values. */
 function numbersOf(data: Readonly<Record<string, unknown>>): Record<string, number> {
   return Object.fromEntries(Object.entries(data).filter((entry): entry is [string, number] => typeof entry[1] === "number"));
 }

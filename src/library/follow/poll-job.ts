@@ -2,7 +2,7 @@ import type { Observable } from "rxjs";
 import { UnsupportedError, type WhetstoneError } from "../../base/errors.ts";
 import { HttpError, type FollowOptions, type JobEvent, type Service } from "../client/index.ts";
 import type { FollowJob } from "../client/ports.ts";
-import { jobEventFromWire } from "../client/wire.ts";
+import { jobEventFromWire, NO_REASON } from "../client/wire.ts";
 import { delay } from "../../base/util/delay.ts";
 import { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
 import { iterate, observe, pollWithRetries } from "./rx.ts";
@@ -131,7 +131,7 @@ async function statusEvents({ service, jobId, baseline }: Context, signal: Abort
     case "succeeded":
       return [{ type: "training-ended", id: null, step: job.step, metrics: {} }];
     case "failed":
-      return [{ type: "training-failed", id: null, message: job.errorMessage ?? "the service gave no reason" }];
+      return [{ type: "training-failed", id: null, message: job.errorMessage ?? NO_REASON }];
     case "cancelled":
       return [{ type: "training-cancelled", id: null }];
     case null: {
