@@ -285,6 +285,15 @@ describe("deltas", () => {
   });
 });
 
+it.each([
+  ["text", "<html>", 'Expected an answer in JSON, got "<html>"'],
+  ["another object", '{"hello":1}', "Expected an answer of the API `chat`: `id`: Invalid input: expected string"],
+  ["an answer without a choice", '{"id":"c","model":"m","choices":[]}', "Expected at least one choice in the answer, got none"],
+])("the error for %s names the expected answer and the received value", async (_, body, message) => {
+  const { answer } = watchResponse(new Response(body), { dialect: "chat", body: {} });
+  await expect(answer).rejects.toMatchObject({ code: "E_PROTOCOL", message: expect.stringContaining(message) as string });
+});
+
 it("wraps a fetch of another implementation", async () => {
   const harness = await startHarness(conversation);
   const own = capture.wrap(((input, init) => undiciFetch(String(input), init as Parameters<typeof undiciFetch>[1])) as Fetch);

@@ -1,8 +1,11 @@
 /** Observation of responses while the agent reads them. */
+import type { z } from "zod";
 import { ConnectionError, ProtocolError } from "../client/index.ts";
 import { readServerSentEvents } from "../client/sse.ts";
 import { ANSWERS, type DialectName, type RecordedAnswer } from "../../dialects/index.ts";
 import { pushIterator, type PushIterator } from "../../base/util/push-iterator.ts";
+import { shown } from "../../base/util/shown.ts";
+import { parseWith } from "../../base/util/validation.ts";
 import { createAssembler } from "./create-assembler.ts";
 import type { SamplingCall } from "./request.ts";
 
@@ -13,8 +16,8 @@ export type AnsweredCall = Pick<SamplingCall, "dialect" | "body">;
 export interface WatchedResponse {
   readonly response: Response;
   /**
-   * Answer in the response; rejects if the response is truncated, cancelled or not an answer of the dialect, so that no partial turn is
-   * recorded.
+   * Answer in the response, see {@link readAnswer}. Rejects if the response is truncated or cancelled before the answer is complete, or is
+   * not an answer of the dialect, so that no partial turn is recorded.
    */
   readonly answer: Promise<RecordedAnswer>;
 }
@@ -27,8 +30,9 @@ export function isEventStream(contentType: string | null): boolean {
 /**
  * Returns a response with the same bytes, and the answer in them.
  *
- * Every chunk is passed to the agent first and at once. The body is read as fast as it arrives, whether or not the agent reads it, so
- * neither reader can block the other; memory use is one response. If the agent cancels, the request is cancelled too.
+ * Every chunk is passed to the agent first and at once. The body is read as fast as it arrives, deliberately without backpressure: an agent
+ * that reads slowly or not at all must not delay the answer. So up to the whole body is buffered in memory. If the agent cancels, the
+ * request is cancelled too.
  *
  * @param response - Response of the service; its body is consumed.
  * @param call - The request.
@@ -37,28 +41,31 @@ export function isEventStream(contentType: string | null): boolean {
 export function watchResponse(response: Response, call: AnsweredCall): WatchedResponse {
   const { body } = response;
   if (body === null) return { response, answer: Promise.reject(new ProtocolError("The answer has no body")) };
-  const bytes = pushIterator<Uint8Array>(() => {});
-  const copy = new Response(passOn(body.getReader(), bytes), response);
+  // If the answer turns out to be invalid, its reader leaves, but the agent still gets the remaining body.
+  const copiedBody = pushIterator<Uint8Array>(() => {});
+  const passedOn = new Response(passOn(body.getReader(), copiedBody), response);
   // A constructed response has no URL, which clients show in their messages.
-  Object.defineProperty(copy, "url", { value: response.url });
-  return { response: copy, answer: readAnswer(isEventStream(response.headers.get("content-type")), bytes, call) };
+  Object.defineProperty(passedOn, "url", { value: response.url });
+  return { response: passedOn, answer: readAnswer(isEventStream(response.headers.get("content-type")), copiedBody, call) };
 }
 
-/** Returns a stream for the agent with the bytes of `reader`, and copies every chunk to `bytes`. */
-function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIterator<Uint8Array>): ReadableStream<Uint8Array> {
+/** Returns a stream for the agent with the bytes of `reader`, and pushes a copy of every chunk to `copies`. */
+function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, copies: PushIterator<Uint8Array>): ReadableStream<Uint8Array> {
   let isCancelled = false;
   const pump = async (controller: ReadableByteStreamController): Promise<void> => {
     for (;;) {
       const { done, value } = await reader.read();
+      // `cancel` has failed the copies, and the controller accepts no more chunks.
       if (isCancelled) return;
       if (done) break;
+      // A byte stream rejects empty chunks.
       if (value.byteLength === 0) continue;
       // Copied first, because enqueuing transfers the chunk's buffer.
       const copy = value.slice();
       controller.enqueue(value);
-      bytes.push(copy);
+      copies.push(copy);
     }
-    bytes.end();
+    copies.end();
     controller.close();
     // A BYOB reader learns of the end only through its own buffer.
     controller.byobRequest?.respond(0);
@@ -67,13 +74,14 @@ function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIter
     type: "bytes",
     start(controller) {
       pump(controller).catch((error: unknown) => {
-        bytes.fail(new ConnectionError("The answer was cut", { cause: error }));
+        // Has no effect after a cancel, which has already failed the copies.
+        copies.fail(new ConnectionError("The response ended before the answer was complete", { cause: error }));
         if (!isCancelled) controller.error(error);
       });
     },
     async cancel(reason) {
       isCancelled = true;
-      bytes.fail(new ConnectionError("The agent stopped reading the answer before its end"));
+      copies.fail(new ConnectionError("The agent stopped reading the response before its end"));
       await reader.cancel(reason);
     },
   });
@@ -86,8 +94,8 @@ function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIter
  * @param bytes - Body of the response.
  * @param call - The request.
  * @returns The answer.
- * @throws ConnectionError, HttpError, ProtocolError for a truncated, failed or invalid response. A stream that is truncated after all its
- *   choices have ended is complete.
+ * @throws ConnectionError, HttpError, ProtocolError for a truncated, failed or invalid response. A stream is complete once all its choices
+ *   have ended: later errors are ignored, such as a connection closed before `[DONE]`.
  */
 export async function readAnswer(isStream: boolean, bytes: AsyncIterable<Uint8Array>, call: AnsweredCall): Promise<RecordedAnswer> {
   if (!isStream) return parseAnswer(call.dialect, parseJson(await readText(bytes)));
@@ -98,7 +106,7 @@ export async function readAnswer(isStream: boolean, bytes: AsyncIterable<Uint8Ar
     if (!assembler.isComplete) throw error;
   }
   const answer = assembler.toAnswer();
-  if (answer === null) throw new ProtocolError("The stream ended without an answer");
+  if (answer === null) throw new ProtocolError("Expected events of an answer, got a stream without one");
   return parseAnswer(call.dialect, answer);
 }
 
@@ -113,13 +121,15 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new ProtocolError("The answer is no JSON", { cause });
+    throw new ProtocolError(`Expected an answer in JSON, got ${shown(text)}`, { cause });
   }
 }
 
 function parseAnswer(dialect: DialectName, value: unknown): RecordedAnswer {
-  const { success, data } = ANSWERS[dialect].safeParse(value);
-  if (!success) throw new ProtocolError(`The answer has another form than the API's (${dialect})`);
-  if ("choices" in data && (data.choices as readonly unknown[]).length === 0) throw new ProtocolError("The answer has no choice");
+  const result = parseWith<z.ZodType<RecordedAnswer>>(ANSWERS[dialect], value, [], "the answer");
+  if ("mismatch" in result) throw new ProtocolError(`Expected an answer of the API \`${dialect}\`: ${result.mismatch.text}`);
+  const { data } = result;
+  if ("choices" in data && Array.isArray(data.choices) && data.choices.length === 0)
+    throw new ProtocolError("Expected at least one choice in the answer, got none");
   return data;
 }
