@@ -16,14 +16,14 @@ const MAX_TIMES = 2 ** 31;
 /** Checks size, nesting and texts. Runs first and without recursion, so that later checks have a bounded amount of work. */
 function checkParts(grammar: Grammar): void {
   let leaves = 0;
-  const left = grammar.rules.map((expression) => ({ expression, depth: 1 }));
-  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+  const unvisited = grammar.rules.map((expression) => ({ expression, depth: 1 }));
+  for (let next = unvisited.pop(); next !== undefined; next = unvisited.pop()) {
     const { expression, depth } = next;
     if (depth > MAX_DEPTH)
       throw new ArgumentError(
         `Expected the parts of a grammar to be nested at most ${MAX_DEPTH} deep, got more; write inner ones as rules or definitions`,
       );
-    const enter = (part: Expression): void => void left.push({ expression: part, depth: depth + 1 });
+    const enter = (part: Expression): void => void unvisited.push({ expression: part, depth: depth + 1 });
     switch (expression.kind) {
       case "text":
         if (!expression.text.isWellFormed())
@@ -83,6 +83,7 @@ function firstRules(expression: Expression, facts: GrammarFacts, visit: (index: 
 
 /** Returns a left-recursive rule (a rule that calls itself before any text is matched), or null. */
 function leftRecursiveRule(grammar: Grammar, facts: GrammarFacts): number | null {
+  /** State of each rule: 0 = not visited, 1 = on the current path, 2 = not left-recursive. */
   const state = new Uint8Array(grammar.rules.length);
   for (let root = 0; root < grammar.rules.length; root++) {
     // Depth-first search without recursion, because calls can be nested thousands deep.
