@@ -65,9 +65,9 @@ function watchedResponse(response: Response, call: SamplingCall, answer: ReturnT
     answer.reject(new HttpError(`The service answered ${response.status}`, { status: response.status }));
     return response;
   }
-  const { response: copy, answer: received } = watchResponse(response, call);
+  const { response: passedOn, answer: received } = watchResponse(response, call);
   answer.resolve(received);
-  return copy;
+  return passedOn;
 }
 
 /** Returns the option `signal` of a request that aborts with the scope's signal and with the request's own. */

@@ -71,5 +71,5 @@ function refusalOf(name: string, type: string): DataError | null {
   const result = artifactPath.safeParse(type === "directory" ? name.replace(/\/$/u, "") : name);
   return result.success
     ? null
-    : new DataError(`The archive holds '${name}', which ${result.error.issues[0]?.message ?? "is no path inside it"}`);
+    : new DataError(`The archive holds '${name}', which ${result.error.issues[0]?.message ?? "is not a path inside it"}`);
 }

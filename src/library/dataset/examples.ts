@@ -106,5 +106,5 @@ function examplesOf(value: unknown, where: string): readonly Trajectory[] {
 function parsed(text: string | null, where: string): unknown {
   const value = text === null ? undefined : parseJson(text);
   if (value !== undefined) return value;
-  throw new DataError(`${where}: expected one JSON value on the line${text === null ? "; it is no UTF-8 text" : ""}`);
+  throw new DataError(`${where}: expected one JSON value on the line${text === null ? "; it is not UTF-8" : ""}`);
 }

@@ -104,7 +104,7 @@ async function jsonParser(): Promise<(text: string) => { readonly value: unknown
 
 /** Returns the error of a line that is not JSON; `isText` is false for bytes that are not UTF-8. */
 function notJson(line: { readonly path: string; readonly line: number; readonly isWhole: boolean; readonly isText: boolean }): DataError {
-  const detail = line.isText ? "" : "; it is no UTF-8 text";
+  const detail = line.isText ? "" : "; it is not UTF-8";
   const hint = line.isWhole ? "" : '. The last line has no line end: its writer was probably interrupted; `tornLine: "skip"` leaves it out';
   return new DataError(`${line.path}:${line.line}: expected one JSON value on the line${detail}${hint}`);
 }
