@@ -9,7 +9,7 @@ test.each(["int4", "int8"] as const)(
     const service = await startService({ dataDir: await temporaryDirectory(), weightPrecision });
     onTestFinished(() => service.close({ graceMs: 0 }));
     const { devices } = (await (await fetch(`${service.url}/health`)).json()) as { devices: unknown };
-    expect(devices).toEqual([{ name: "cpu", adapter: null, weight_precision: weightPrecision }]);
+    expect(devices).toEqual([{ name: "cpu", adapter: null, weight_precision: weightPrecision, rollout_precision: "float32" }]);
 
     const { id: adapter } = await send(service, "POST", MODELS, { project: "demo", name: "adapter", base_model: BASE, lora: { rank: 4 } });
     const examples = { training_data_url: await uploadExamples(service, 4), config: { batch_size: 2, learning_rate: 1e-2 } };

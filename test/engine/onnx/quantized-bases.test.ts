@@ -148,7 +148,7 @@ describe.each(["int4", "int8"] as const)("%s weights", (weightPrecision) => {
     const [once, again] = [await sample(engine, own.policy, 7, long), await sample(engine, own.policy, 7, long)];
     expect(again).toEqual(once);
     expect(await sample(uncached, same.policy, 7, long)).toEqual(once);
-    expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null, weightPrecision }]);
+    expect(engine.devices!()).toEqual([{ name: "cpu", adapter: null, weightPrecision, rolloutPrecision: "float32" }]);
   });
 
   test("in rollouts with int8, prompts are float32, and each row has the same bits in a batch and alone", async () => {
