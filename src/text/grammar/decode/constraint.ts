@@ -10,22 +10,22 @@ const lowestBit = (word: number): number => 31 - Math.clz32(word & -word);
 /** Writes the logits of the tokens of a mask with few tokens, and −∞ for all others. */
 function writeAllowed(result: Float32Array, logits: Float32Array, words: Uint32Array): void {
   result.fill(-Infinity);
-  words.forEach((word, at) => {
+  for (let at = 0; at < words.length; at++) {
     // Each iteration clears the lowest bit of the rest.
-    for (let rest = word; rest !== 0; rest &= rest - 1) {
+    for (let rest = words[at]!; rest !== 0; rest &= rest - 1) {
       const id = at * 32 + lowestBit(rest);
       result[id] = logits[id]!;
     }
-  });
+  }
 }
 
 /** Writes the same for a mask with most tokens. */
 function writeWithoutOthers(result: Float32Array, logits: Float32Array, words: Uint32Array): void {
   result.set(logits);
   result.fill(-Infinity, words.length * 32);
-  words.forEach((word, at) => {
-    for (let rest = ~word; rest !== 0; rest &= rest - 1) result[at * 32 + lowestBit(rest)] = -Infinity;
-  });
+  for (let at = 0; at < words.length; at++) {
+    for (let rest = ~words[at]!; rest !== 0; rest &= rest - 1) result[at * 32 + lowestBit(rest)] = -Infinity;
+  }
 }
 
 /** Mask without tokens. */

@@ -15,9 +15,6 @@ import type { TokenTree, Vocabulary } from "./vocabulary.ts";
 /** Min number of byte values that must lead from a configuration back to itself for their nodes to be added without a walk. */
 const MIN_LOOP_BYTES = 32;
 
-/** Word of a mask with 32 tokens. */
-const ALL_BITS = 0xff_ff_ff_ff;
-
 /** Max states that the computation of one mask may visit; this takes about a second. */
 const MAX_WORK = 500_000;
 
@@ -35,6 +32,17 @@ export interface InnerTokens {
   readonly tokens: Uint32Array | readonly number[];
   /** Nodes of the vocabulary's tree after which the call may end, in ascending order. */
   readonly exits: readonly number[];
+}
+
+/**
+ * Returns the number of set bits of a word.
+ *
+ * @source H. S. Warren, "Hacker's Delight", 2002, 5-1.
+ */
+function bitCount(word: number): number {
+  let sums = word - ((word >>> 1) & 0x55_55_55_55);
+  sums = (sums & 0x33_33_33_33) + ((sums >>> 2) & 0x33_33_33_33);
+  return Math.imul((sums + (sums >>> 4)) & 0x0f_0f_0f_0f, 0x01_01_01_01) >>> 24;
 }
 
 /** Returns the index of the first element that is at least `value`; the length if there is none. */
@@ -165,8 +173,9 @@ function computeMask({ points }: Configuration, configurations: Configurations, 
 export function maskOf({ relaxed }: Configuration, configurations: Configurations, vocabulary: Vocabulary): TokenMask {
   if (relaxed.mask === undefined) {
     const words = computeMask(relaxed, configurations, vocabulary);
-    const full = words.reduce((count, word) => (word === ALL_BITS ? count + 1 : count), 0);
-    relaxed.mask = { words, isDense: 2 * full > words.length };
+    let count = 0;
+    for (let at = 0; at < words.length; at++) count += bitCount(words[at]!);
+    relaxed.mask = { words, isDense: 2 * count > vocabulary.size };
   }
   return relaxed.mask;
 }
