@@ -232,7 +232,7 @@ function baseKey({ directory }: BaseSource, { fresh, seed }: TrainedModelSpec): 
   return fresh === true ? `${directory}#${seed}` : directory;
 }
 
-/** How a base model is loaded. */
+/** Settings of {@link loadBase}. */
 interface BaseOptions {
   /** Type in which the weights are stored. @default "float32" */
   readonly precision: ProcessorPrecision | undefined;
