@@ -82,6 +82,10 @@ const GRAMMARS: Readonly<Record<string, Grammar>> = {
   "at least many": { rules: [repeat(set([0x61, 0x7a]), 90)] },
   "many of many": { rules: [repeat(sequence(repeat(set([0x61, 0x61]), 65, 80), text("b")), 66, 70)] },
   calls: CALLS,
+  // After n letters a, a text has n stacks.
+  ambiguous: {
+    rules: [oneOfThese(sequence(text("a"), { kind: "rule", index: 0 }, text("b")), repeat(set([0x61, 0x7a]), 0))],
+  },
   nested: {
     rules: [
       oneOfThese(text(""), sequence(text("("), { kind: "rule", index: 0 }, text(")")), sequence(text("a"), { kind: "rule", index: 0 })),
@@ -106,6 +110,14 @@ describe("the token mask", () => {
       expect(idsIn(maskOf(at, configurations, vocabulary))).toEqual(followersOf(configurations, at));
     },
   );
+
+  it("contains exactly the tokens that can follow more stacks than are walked apart", () => {
+    const configurations = new Configurations(compileGrammar(GRAMMARS["ambiguous"]!), vocabulary.maxTokenBytes);
+    for (const count of [1, 60, 70, 200]) {
+      const at = after(configurations, Buffer.from("a".repeat(count)))!;
+      expect(idsIn(maskOf(at, configurations, vocabulary))).toEqual(followersOf(configurations, at));
+    }
+  });
 
   it("is shared by positions that no token can distinguish", () => {
     const configurations = new Configurations(compileGrammar(GRAMMARS["many"]!), vocabulary.maxTokenBytes);

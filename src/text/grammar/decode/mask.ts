@@ -18,9 +18,12 @@ const MIN_LOOP_BYTES = 32;
 /** Max states that the computation of one mask may visit; this takes about a second. */
 const MAX_WORK = 500_000;
 
+/** Max stacks of a configuration, and max exits of their calls in relation to the nodes of the tree, for which calls are walked apart. */
+const [MAX_STACKS, MAX_EXIT_SHARE] = [64, 4];
+
 /** Tokens that may follow. */
 export interface TokenMask {
-  /** One bit for each token: bit `id & 31` of word `id >>> 5`. */
+  /** A bit for each token: bit `id & 31` of word `id >>> 5`. */
   readonly words: Uint32Array;
   /** Whether most tokens may follow. */
   readonly isDense: boolean;
@@ -45,7 +48,7 @@ function bitCount(word: number): number {
   return Math.imul((sums + (sums >>> 4)) & 0x0f_0f_0f_0f, 0x01_01_01_01) >>> 24;
 }
 
-/** Returns the index of the first element that is at least `value`; the length if there is none. */
+/** Returns the index of the first element that is at least `value`, or the length if all are smaller. */
 function lowerBound(sorted: Int32Array, value: number): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
@@ -107,7 +110,7 @@ class Walk {
     this.nodes(node + 1, this.#tree.ends[node]!, next);
   }
 
-  /** The same as {@link nodes} for a configuration to which all bytes lead back except those of the nodes `outside`. */
+  /** Walks like {@link nodes} from a configuration to which all bytes lead back, except the bytes of the nodes `outside`. */
   #loop(first: number, end: number, from: Configuration, outside: Int32Array): void {
     const { bytes, ends } = this.#tree;
     let at = lowerBound(outside, first);
@@ -143,26 +146,49 @@ function innerTokens(inside: Configuration, { tree }: Vocabulary, walk: Walk): I
   return { tokens: ids.length > walk.mask.length ? walk.mask : ids, exits: walk.exits ?? [] };
 }
 
-function computeMask({ points }: Configuration, configurations: Configurations, vocabulary: Vocabulary): Uint32Array {
+/** Computes the mask of a configuration. One with very many stacks, as of an ambiguous grammar, is walked as a whole. */
+function computeMask(configuration: Configuration, configurations: Configurations, vocabulary: Vocabulary): Uint32Array {
   const { tree } = vocabulary;
   const maxWork = configurations.work + MAX_WORK;
   const walk = new Walk(configurations, vocabulary, maxWork, false);
-  const { mask } = walk;
+  const calls = innermostCalls(configuration, configurations, vocabulary, maxWork);
+  if (calls === null) walk.nodes(0, tree.bytes.length, configuration);
+  else for (const [parent, inner] of calls) addCall(walk, parent, inner, configurations, tree);
+  return walk.mask;
+}
+
+/** Returns the tokens inside of the innermost call of each stack, by the point after the call; null if there are too many. */
+function innermostCalls(
+  { points }: Configuration,
+  configurations: Configurations,
+  vocabulary: Vocabulary,
+  maxWork: number,
+): ReadonlyMap<Point | null, InnerTokens> | null {
   const byParent = new Map<Point | null, Point[]>();
   for (const point of points) getOrInsert(byParent, point.parent, () => []).push(point);
+  if (byParent.size > MAX_STACKS) return null;
+  const calls = new Map<Point | null, InnerTokens>();
+  let exits = 0;
   for (const [parent, group] of byParent) {
     const inside = configurations.inside(group);
-    const { tokens, exits } = (inside.inner ??= innerTokens(inside, vocabulary, new Walk(configurations, vocabulary, maxWork, true)));
-    if (tokens instanceof Uint32Array) for (let at = 0; at < mask.length; at++) mask[at]! |= tokens[at]!;
-    else for (const id of tokens) mask[id >>> 5]! |= 1 << (id & 31);
-    const after = parent === null ? null : configurations.after(parent);
-    if (parent !== null && after === null) continue;
-    for (const node of exits) {
-      walk.add(node, node + 1);
-      if (after !== null) walk.nodes(node + 1, tree.ends[node]!, after);
-    }
+    inside.inner ??= innerTokens(inside, vocabulary, new Walk(configurations, vocabulary, maxWork, true));
+    calls.set(parent, inside.inner);
+    exits += inside.inner.exits.length;
   }
-  return mask;
+  return exits > MAX_EXIT_SHARE * vocabulary.tree.bytes.length ? null : calls;
+}
+
+/** Adds the tokens that end inside of a call, and those that end it and continue at `parent`; null is the end of the text. */
+function addCall(walk: Walk, parent: Point | null, { tokens, exits }: InnerTokens, configurations: Configurations, tree: TokenTree): void {
+  const { mask } = walk;
+  if (tokens instanceof Uint32Array) for (let at = 0; at < mask.length; at++) mask[at]! |= tokens[at]!;
+  else for (const id of tokens) mask[id >>> 5]! |= 1 << (id & 31);
+  const after = parent === null ? null : configurations.after(parent);
+  if (parent !== null && after === null) return;
+  for (const node of exits) {
+    walk.add(node, node + 1);
+    if (after !== null) walk.nodes(node + 1, tree.ends[node]!, after);
+  }
 }
 
 /**

@@ -6,8 +6,6 @@ import { getOrInsert } from "../../../base/util/values.ts";
 export interface TokenTree {
   /** Byte that leads to each node. */
   readonly bytes: Uint8Array;
-  /** Number of bytes before each node's byte. */
-  readonly depths: Uint16Array;
   /** Index of the first node after each node's subtree. */
   readonly ends: Int32Array;
   /** Start of each node's tokens in `ids`; one more entry than there are nodes. */
@@ -26,7 +24,6 @@ interface Token {
 function buildTree(tokens: readonly Token[]): TokenTree {
   const sorted = [...tokens].sort((a, b) => Buffer.compare(a.bytes, b.bytes));
   const bytes: number[] = [];
-  const depths: number[] = [];
   const ends: number[] = [];
   const firstIds: number[] = [];
   const ids: number[] = [];
@@ -44,7 +41,6 @@ function buildTree(tokens: readonly Token[]): TokenTree {
     for (let depth = shared; depth < token.bytes.length; depth++) {
       path.push(bytes.length);
       bytes.push(token.bytes[depth]!);
-      depths.push(depth);
       ends.push(0);
       firstIds.push(ids.length);
     }
@@ -55,7 +51,6 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   firstIds.push(ids.length);
   return {
     bytes: Uint8Array.from(bytes),
-    depths: Uint16Array.from(depths),
     ends: Int32Array.from(ends),
     firstIds: Int32Array.from(firstIds),
     ids: Int32Array.from(ids),
