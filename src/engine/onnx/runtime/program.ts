@@ -7,6 +7,7 @@ import { liveNodes } from "../graph/graph.ts";
 import { PACKED_INPUT, packedNames, type StoredFormats } from "../graph/lower.ts";
 import { requireShortCommandLine } from "./command-line.ts";
 import { cpu, type Device } from "./device.ts";
+import { createOptimized } from "./optimized-graphs.ts";
 import { dropProfile, newProfile, readPlacement } from "./placement.ts";
 import { messageOf } from "../../../base/util/values.ts";
 
@@ -151,7 +152,8 @@ export class Program {
         outputs,
         (options.stored?.size ?? 0) > 0,
       );
-      const session = await ort.InferenceSession.create(writeOnnx(lowered, name, new Set(constants.keys())), {
+      const bytes = writeOnnx(lowered, name, new Set(constants.keys()));
+      const settings: Ort.InferenceSession.SessionOptions = {
         ...ofDevice,
         externalData: Array.from(constants, ([path, values]) => ({ path, data: bytesOf(values) })),
         ...(profile === null ? {} : { enableProfiling: true, profileFilePrefix: profile }),
@@ -165,7 +167,11 @@ export class Program {
         logSeverityLevel: 3,
         // A spinning thread would occupy a core that samplers, trainer and server share.
         extra: { ...extra, session: { ...(ofSession as object), intra_op: { allow_spinning: "0" } } },
-      });
+      };
+      const create = (graph: Uint8Array, all: Ort.InferenceSession.SessionOptions) => ort.InferenceSession.create(graph, all);
+      // An optimized graph would include the external data.
+      const isCached = device.name === "cpu" && constants.size === 0;
+      const session = await (isCached ? createOptimized(create, bytes, settings) : create(bytes, settings));
       return new Program(session, name, device, packed, device.packsInputs && outputs.length > 0, profile);
     } catch (cause) {
       if (profile !== null) await dropProfile(profile);

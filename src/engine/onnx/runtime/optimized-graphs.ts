@@ -1,0 +1,52 @@
+/**
+ * Cache of optimized graphs. The runtime's graph optimizations take three quarters of the compilation of a large graph, and the graphs of a
+ * large model are compiled again whenever their memory was needed in between. So a large graph is stored as the runtime optimized it, and
+ * compiled from there with the optimizations off.
+ */
+import { createHash } from "node:crypto";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { InferenceSession } from "onnxruntime-node";
+import { Lru } from "../../../base/util/lru.ts";
+
+/** Min bytes of a serialized graph whose optimized form is kept: smaller ones compile within some tens of milliseconds. */
+const MIN_BYTES = 2 ** 16;
+/** Max bytes of all optimized graphs of a thread. The gradient graph of a model with 30 layers and adapters has 1 MB. */
+const MAX_BYTES = 2 ** 24;
+
+/** Optimized graphs of this thread, by the hash of the graph and of the options of its session. */
+const optimized = new Lru<string, Uint8Array>({ maxWeight: MAX_BYTES });
+
+/** Function that creates a session from a serialized graph. */
+type CreateSession = (graph: Uint8Array, options: InferenceSession.SessionOptions) => Promise<InferenceSession>;
+
+/**
+ * Creates a session, from the optimized graph if an equal graph was compiled before with the same options. Both sessions compute the same
+ * bits.
+ *
+ * @param graph - Serialized graph without external data.
+ * @param options - Options of the session, with all optimizations on.
+ */
+export async function createOptimized(
+  create: CreateSession,
+  graph: Uint8Array,
+  options: InferenceSession.SessionOptions,
+): Promise<InferenceSession> {
+  if (graph.length < MIN_BYTES) return create(graph, options);
+  const key = createHash("sha256").update(JSON.stringify(options)).update(graph).digest("base64");
+  const known = optimized.get(key);
+  if (known !== undefined) return create(known, { ...options, graphOptimizationLevel: "disabled" });
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-graph-")).catch(() => null);
+  // Without a directory for temporary files, each compilation optimizes the graph.
+  if (directory === null) return create(graph, options);
+  try {
+    const file = join(directory, "optimized.onnx");
+    const session = await create(graph, { ...options, optimizedModelFilePath: file });
+    const bytes = await readFile(file).catch(() => null);
+    if (bytes !== null) optimized.set(key, bytes, bytes.length);
+    return session;
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
