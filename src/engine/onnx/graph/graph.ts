@@ -18,7 +18,8 @@ export type Attribute =
   | { readonly int: number }
   | { readonly ints: readonly number[] }
   | { readonly float: number }
-  | { readonly string: string };
+  | { readonly string: string }
+  | { readonly body: Graph };
 
 /**
  * Contribution of one node to the gradient of a variable: a value, which is added to the gradient so far, or a function from the gradient
@@ -100,16 +101,33 @@ export class Graph {
   readonly constants = new Map<Value, ConstantData>();
   /** Named dimensions of at most some hundreds of elements, for which a device may use other kernels. */
   readonly smallDims = new Set<string>();
+  /** Names of the inputs of the surrounding graph that a body reads, see {@link outer}. */
+  readonly outerNames = new Set<string>();
+  readonly #prefix: string;
   readonly #constantCache = new Map<string, Value>();
   readonly #dims = new Map<string, Value>();
   readonly #shapes = new Map<string, Value>();
   #counter = 0;
+
+  /**
+   * @param prefix - Prefix of the names of values. The values of a body, which an operator runs as an attribute, need other names than the
+   *   values of the surrounding graph. @default no prefix
+   */
+  constructor(prefix = "") {
+    this.#prefix = prefix;
+  }
 
   /** Declares a graph input. The run-time size of a named dimension is read from the first value with it, inputs first. */
   input(name: string, shape: readonly Dim[], dtype: DType = "float32"): Value {
     const value: Value = { graph: this, name, dtype, shape };
     this.inputs.push(value);
     return value;
+  }
+
+  /** Returns an input of the surrounding graph as a value of this body. */
+  outer({ name, dtype, shape }: Value): Value {
+    this.outerNames.add(name);
+    return { graph: this, name, dtype, shape };
   }
 
   /** Returns a float32 scalar constant; equal scalars are shared. */
@@ -124,7 +142,7 @@ export class Graph {
 
   /** Returns a float32 constant tensor. */
   constant(data: Float32Array, shape: readonly number[]): Value {
-    const value: Value = { graph: this, name: `constant_${this.#counter++}`, dtype: "float32", shape };
+    const value: Value = { graph: this, name: `${this.#prefix}constant_${this.#counter++}`, dtype: "float32", shape };
     this.constants.set(value, data);
     return value;
   }
@@ -203,7 +221,7 @@ export class Graph {
   }
 
   #result(op: string, { shape, dtype = "float32" }: OutputSpec): Value {
-    return { graph: this, name: `${op}_${this.#counter++}`, dtype, shape };
+    return { graph: this, name: `${this.#prefix}${op}_${this.#counter++}`, dtype, shape };
   }
 
   #push({ op, domain = "", inputs, attributes = {}, variables = inputs }: OperatorSpec, outputs: readonly Value[], vjp: Vjp | null): void {
@@ -215,7 +233,7 @@ export class Graph {
     if (known) return known;
     const value: Value = {
       graph: this,
-      name: `constant_${this.#counter++}`,
+      name: `${this.#prefix}constant_${this.#counter++}`,
       dtype: data instanceof Float32Array ? "float32" : "int64",
       shape,
     };

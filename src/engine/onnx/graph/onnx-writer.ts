@@ -31,30 +31,10 @@ const NONE: ReadonlySet<string> = new Set();
  * @source https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3
  */
 export function writeOnnx(graph: Graph, name: string, constants = NONE): Uint8Array {
-  const nodes = liveNodes(graph);
-  const used = new Set(nodes.flatMap((node) => node.inputs));
-  for (const value of graph.outputs.values()) used.add(value);
   const model = new BinaryWriter();
   model.tag(1, WireType.Varint).int64(IR_VERSION);
   model.tag(2, WireType.LengthDelimited).string("whetstone");
-  message(model, 7, (writer) => {
-    const nameOf = (value: Value) => graph.directNames.get(value) ?? value.name;
-    for (const node of nodes) message(writer, 1, (inner) => writeNode(inner, node, nameOf));
-    // Each other output gets the requested name through an Identity node, because the value may have another name.
-    for (const [output, value] of graph.outputs)
-      if (nameOf(value) !== output) message(writer, 1, (inner) => writeAlias(inner, nameOf(value), output));
-    writer.tag(2, WireType.LengthDelimited).string(name);
-    for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
-    for (const input of graph.inputs) {
-      if (!used.has(input)) continue;
-      if (constants.has(input.name)) message(writer, 5, (inner) => writeExternalTensor(inner, input));
-      else message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
-    }
-    for (const [output, value] of graph.outputs) message(writer, 12, (inner) => writeValueInfo(inner, output, value));
-    for (const value of nodes.flatMap((node) => node.outputs))
-      if (value.dtype === "float32" && !graph.directNames.has(value))
-        message(writer, 13, (inner) => writeValueInfo(inner, value.name, value));
-  });
+  message(model, 7, (writer) => writeGraph(writer, graph, name, constants));
   for (const [domain, version] of [
     ["", OPSET],
     ["com.microsoft", 1],
@@ -65,6 +45,35 @@ export function writeOnnx(graph: Graph, name: string, constants = NONE): Uint8Ar
     });
   }
   return model.finish();
+}
+
+/** Writes the fields of a `GraphProto`. */
+function writeGraph(writer: BinaryWriter, graph: Graph, name: string, constants: ReadonlySet<string>): void {
+  const nodes = liveNodes(graph);
+  const used = new Set(nodes.flatMap((node) => node.inputs));
+  for (const value of graph.outputs.values()) used.add(value);
+  const usedInBodies = new Set(nodes.flatMap(bodiesOf).flatMap(({ outerNames }) => [...outerNames]));
+  const nameOf = (value: Value) => graph.directNames.get(value) ?? value.name;
+  for (const node of nodes) message(writer, 1, (inner) => writeNode(inner, node, nameOf));
+  // Each other output gets the requested name through an Identity node, because the value may have another name.
+  for (const [output, value] of graph.outputs)
+    if (nameOf(value) !== output) message(writer, 1, (inner) => writeAlias(inner, nameOf(value), output));
+  writer.tag(2, WireType.LengthDelimited).string(name);
+  for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
+  for (const input of graph.inputs) {
+    if (!used.has(input) && !usedInBodies.has(input.name)) continue;
+    if (constants.has(input.name)) message(writer, 5, (inner) => writeExternalTensor(inner, input));
+    else message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
+  }
+  for (const [output, value] of graph.outputs) message(writer, 12, (inner) => writeValueInfo(inner, output, value));
+  for (const value of nodes.flatMap((node) => node.outputs))
+    if (value.dtype === "float32" && !graph.directNames.has(value))
+      message(writer, 13, (inner) => writeValueInfo(inner, value.name, value));
+}
+
+/** Returns the bodies that a node runs. */
+function bodiesOf({ attributes }: Node): Graph[] {
+  return Object.values(attributes).flatMap((attribute) => ("body" in attribute ? [attribute.body] : []));
 }
 
 /** Writes a nested message; `body` writes its fields. */
@@ -100,6 +109,9 @@ function writeAttribute(writer: BinaryWriter, name: string, attribute: Attribute
   } else if ("string" in attribute) {
     writer.tag(4, WireType.LengthDelimited).string(attribute.string);
     type(3);
+  } else if ("body" in attribute) {
+    message(writer, 6, (body) => writeGraph(body, attribute.body, name, NONE));
+    type(5);
   } else {
     for (const value of attribute.ints) writer.tag(8, WireType.Varint).int64(value);
     type(7);

@@ -13,21 +13,21 @@ export interface AdmissionLimits {
   /** Max tokens to compute at once. */
   readonly maxTokens: number;
   /** Place that computes the prompts. */
-  readonly place: Pick<SamplingPlace, "maxPiece" | "minSharedPrefix">;
+  readonly place: Pick<SamplingPlace, "maxPiece" | "minSharedPrefix" | "continuesSeveral">;
 }
 
 /** Prompts taken off the queue, to be prefilled together. */
 export interface AdmittedPrompts {
   readonly prompts: readonly SharedPrompt[];
-  /** Cached blocks that a single prompt begins with; empty for several prompts. */
-  readonly known: readonly StoredBlock[];
+  /** Cached blocks that each prompt begins with, as many for each. */
+  readonly known: readonly (readonly StoredBlock[])[];
 }
 
 /**
- * Takes a waiting request off the queue, together with other requests for the same prompt. If the cached prefix of that prompt is
- * shorter than `minSharedPrefix`, also takes other prompts of the same batch and padded length with as short a cached prefix, up to
- * `maxTokens` tokens. Of prompts with the same first `minSharedPrefix` tokens only one is taken, if there is a cache: the others find its
- * blocks in it later.
+ * Takes a waiting request off the queue, together with other requests for the same prompt, and with other prompts of the same batch that can
+ * be computed at once, up to `maxTokens` tokens: they have the same padded length, and either all of them have cached prefixes of at least
+ * `minSharedPrefix` tokens, of which as many blocks are used as the first prompt has, or none of them does. Of prompts that agree in
+ * `minSharedPrefix` further tokens only one is taken, if there is a cache: the others find its blocks in it later.
  *
  * @param first - Request to take, with the highest priority in the queue.
  * @returns Null if no row is free.
@@ -38,16 +38,19 @@ export function admit(
   prefixes: PrefixCache,
   { room, maxTokens, place }: AdmissionLimits,
 ): AdmittedPrompts | null {
-  const { maxPiece, minSharedPrefix } = place;
+  const { maxPiece, minSharedPrefix, continuesSeveral } = place;
   if (room <= 0) return null;
   const takeFirst = (): SharedPrompt => ({ prompt: first.prompt, requests: queue.remove((request) => request === first) });
-  if (isScored(first)) return { prompts: [takeFirst()], known: [] };
+  if (isScored(first)) return { prompts: [takeFirst()], known: [[]] };
   // Whether a cached prefix is long enough for a separate prefill.
   const isWorthIt = (blocks: readonly StoredBlock[]) => blocks.length * BLOCK_TOKENS >= minSharedPrefix;
-  const known = knownBlocks(prefixes, first);
+  const known = [knownBlocks(prefixes, first)];
+  const isContinued = isWorthIt(itemAt(known, 0));
+  const usedBlocks = isContinued ? itemAt(known, 0).length : 0;
   const time = paddedLength(first.prompt.length);
+  const newTokens = time - usedBlocks * BLOCK_TOKENS;
   // Whether no other prompt can be computed together with this one.
-  const isAlone = isWorthIt(known) || 2 * time > maxTokens || time > maxPiece;
+  const isAlone = (isContinued && !continuesSeveral) || 2 * newTokens > maxTokens || time > maxPiece;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
   const prompts = [takeFirst()];
@@ -57,15 +60,19 @@ export function admit(
     if (!mayJump && priorityOf(request) !== priorityOf(first)) return false;
     const same = prompts.find(({ requests }) => isSamePrompt(itemAt(requests, 0), request));
     if (same) same.requests.push(request);
-    else if (isAlone || (prompts.length + 1) * time > maxTokens || paddedLength(request.prompt.length) !== time) return false;
-    else if (isWorthIt(knownBlocks(prefixes, request))) return false;
-    else if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(itemAt(requests, 0), request, minSharedPrefix)))
-      return false;
-    else prompts.push({ prompt: request.prompt, requests: [request] });
+    else {
+      if (isAlone || (prompts.length + 1) * newTokens > maxTokens || paddedLength(request.prompt.length) !== time) return false;
+      const blocks = knownBlocks(prefixes, request);
+      if (isContinued ? blocks.length < usedBlocks : isWorthIt(blocks)) return false;
+      const agreed = usedBlocks * BLOCK_TOKENS + minSharedPrefix;
+      if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(itemAt(requests, 0), request, agreed))) return false;
+      prompts.push({ prompt: request.prompt, requests: [request] });
+      known.push(blocks);
+    }
     taken++;
     return true;
   });
-  return { prompts, known: prompts.length === 1 ? known : [] };
+  return { prompts, known: prompts.length === 1 ? known : known.map((blocks) => blocks.slice(0, usedBlocks)) };
 }
 
 /** Returns the cached blocks that a request's prompt begins with. */

@@ -1,5 +1,5 @@
 /** Attention of prefill and decode graphs that extend the cache themselves. */
-import { cachedAttention, concat, type Dim, reshape, split, transpose, type Value } from "../graph/index.ts";
+import { cachedAttention, cachedAttentionByRow, concat, type Dim, reshape, split, transpose, type Value } from "../graph/index.ts";
 import { normalizeHeads, rotate } from "../model/heads.ts";
 import { isWindowed } from "../model/layer-windows.ts";
 import type { AttentionLayer, ModelInputs } from "../model/model-inputs.ts";
@@ -11,6 +11,8 @@ export interface CacheDims {
   /** Null if nothing is in the cache. */
   readonly past: Dim | null;
   readonly present: Dim;
+  /** Whether several rows with cached tokens may have several new tokens each. @default false */
+  readonly isByRow?: boolean | undefined;
 }
 
 /** Cache of a fixed capacity. */
@@ -23,7 +25,7 @@ export const FIXED: CacheDims = { past: "capacity", present: "capacity" };
  * in it; without `past`, the cache is an output only. If input and output are the same memory, only the new tokens are written.
  * `last_places` `[B]` and `total` `[1]` give the lengths of the rows after the pass, see {@link cachedAttention}.
  */
-export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDims = FIXED): AttentionLayer {
+export function cachingAttention(inputs: ModelInputs, { past, present, isByRow = false }: CacheDims = FIXED): AttentionLayer {
   const { graph, config, dims, rotary } = inputs;
   const { heads, kvHeads, headSize: d, rotarySize } = config;
   const lastPositions = graph.input("last_places", ["batch"], "int32");
@@ -36,7 +38,7 @@ export function cachingAttention(inputs: ModelInputs, { past, present }: CacheDi
     const isPlain = sets !== null && sets.queries === sets.keys && config.rope.kind !== "longrope";
     const doesOpRotate = isPlain && rotarySize === d && d % 16 === 0;
     const normed = normalized(inputs, layer, projected);
-    const { mixed, keys, values } = cachedAttention({
+    const { mixed, keys, values } = (isByRow ? cachedAttentionByRow : cachedAttention)({
       projected: reshape(sets !== null && !doesOpRotate ? rotated(inputs, layer, normed) : normed, [
         dims.batch,
         dims.time,

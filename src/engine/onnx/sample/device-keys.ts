@@ -171,7 +171,8 @@ export class DevicePromptKeys implements PromptKeys {
    * more block, because a graph reads only the tokens before its own, and returns tensors that end with its own. Otherwise the slot is
    * copied up to the last block.
    */
-  async load(blocks: readonly StoredBlock[]): Promise<void> {
+  async load(slots: readonly (readonly StoredBlock[])[]): Promise<void> {
+    const blocks = first(slots);
     const { memory, slot } = blocks.at(-1) as DeviceBlock;
     const length = blocks.length * BLOCK_TOKENS;
     const isWhole = dimsOf(memory.layers)[0] === 1 && capacityOf(memory.layers) <= length + BLOCK_TOKENS;

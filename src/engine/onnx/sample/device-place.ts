@@ -151,6 +151,7 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
     },
     // The rest of a prompt takes a run, however short it is.
     minSharedPrefix: MIN_PIECE,
+    continuesSeveral: false,
     keepsIdleKeys: () => false,
     freeIdle() {},
     newPromptKeys: (TensorClass, config, slots) =>

@@ -4,13 +4,14 @@ import type { ProcessorPrecision, RolloutPrecision } from "../../engine-info.ts"
 import type { Graph } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
+import type { ModelInputs } from "../model/model-inputs.ts";
 import { rotaryFeeds, type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import { float32Weights, readStoredWeights, storedFeeds } from "../model/stored-weights.ts";
 import type { Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
-import { cachingAttention } from "./caching-attention.ts";
+import { cachingAttention, FIXED } from "./caching-attention.ts";
 import { decodeGraph } from "./decode-graph.ts";
 import { Forward, type ForwardPlace } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
@@ -37,7 +38,7 @@ export interface HostPolicyWeights extends Weights {
 }
 
 /** Min length of a cached prefix that is worth a separate prefill, in tokens. */
-const MIN_SHARED_PREFIX = 4 * BLOCK_TOKENS;
+const MIN_SHARED_PREFIX = 2 * BLOCK_TOKENS;
 
 /**
  * Returns the source of weights in the process's memory. Other events of the thread run while it reads and rearranges them.
@@ -73,12 +74,13 @@ export function hostWeights(
 }
 
 /**
- * Builds the prefill graph: `T` new tokens of each of `B` prompts, after tokens that are already in the cache of {@link cachingAttention};
- * with several prompts none has a past.
+ * Builds the prefill graph: `T` new tokens of each of `B` prompts, after tokens that are already in the cache of {@link cachingAttention}.
+ * In the graph `prompt`, only a single prompt may have such tokens; in the graph `continuation`, several may.
  */
-function promptGraph(config: ModelConfig, hasAdapters: boolean, isPrepared: boolean): Graph {
+function promptGraph(kind: "prompt" | "continuation", config: ModelConfig, hasAdapters: boolean, isPrepared: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
-  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, isPrepared), cachingAttention);
+  const attend = (inputs: ModelInputs) => cachingAttention(inputs, { ...FIXED, isByRow: kind === "continuation" });
+  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, isPrepared), attend);
 }
 
 /**
@@ -92,7 +94,9 @@ export function hostGraphs(maxThreads: number, precision: RolloutPrecision = "fl
   return {
     build(kind, weights, hasAdapters) {
       if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
-      return (kind === "decode" ? decodeGraph : promptGraph)(weights.config, hasAdapters, isPrepared(kind, weights));
+      const { config } = weights;
+      if (kind === "decode") return decodeGraph(config, hasAdapters, isPrepared(kind, weights));
+      return promptGraph(kind, config, hasAdapters, isPrepared(kind, weights));
     },
     options: async (kind, weights, hasAdapters) => ({
       threads: (kind === "decode" ? decodeThreads : promptThreads)(weights.config, hasAdapters, maxThreads),
@@ -138,6 +142,7 @@ function hostPlace(forward: Forward<HostPolicyWeights>): SamplingPlace {
     minPiece: BLOCK_TOKENS,
     maxPiece: Infinity,
     minSharedPrefix: MIN_SHARED_PREFIX,
+    continuesSeveral: true,
     // A cache of a large model may take as much memory as its weights, which training needs when no request runs.
     keepsIdleKeys: ({ config }) => !isLarge(config),
     freeIdle: () => forward.freeIdle(),

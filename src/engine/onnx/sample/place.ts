@@ -25,8 +25,12 @@ export interface PromptKeys {
   readonly fetches: Readonly<Record<string, Tensors[string] | null>>;
   /** Takes the outputs of a run. */
   update(results: Tensors): void;
-  /** Fills the only slot with the blocks that {@link store} returned for the first tokens of its prompt. */
-  load(blocks: readonly StoredBlock[]): void | Promise<void>;
+  /**
+   * Fills each slot with the blocks that {@link store} returned for the first tokens of its prompt, as many for each slot.
+   *
+   * @param slots - Blocks of each slot; several slots only where the place {@link SamplingPlace.continuesSeveral}.
+   */
+  load(slots: readonly (readonly StoredBlock[])[]): void | Promise<void>;
   /**
    * Returns the block of the prefix cache that starts at token `start` of a slot, after {@link update} with its tokens.
    *
@@ -125,10 +129,12 @@ export interface SamplingPlace {
   /** Max tokens of a piece of a prompt, also of several prompts that are computed together. Known after {@link open}. */
   readonly maxPiece: number;
   /**
-   * Min length of a cached prefix, in tokens, that is worth a separate prefill. Prompts with a cached prefix are prefilled one at a time;
-   * with a shorter prefix, computing many prompts at once from their start finishes sooner.
+   * Min length of a cached prefix, in tokens, that is worth a separate prefill: with a shorter prefix, computing many prompts at once from
+   * their start finishes sooner.
    */
   readonly minSharedPrefix: number;
+  /** Whether several prompts with cached prefixes of the same length can be computed together. If false, one at a time. */
+  readonly continuesSeveral: boolean;
   /** Whether a batch on these weights keeps the memory of its cache for the next request when the last request has ended. */
   keepsIdleKeys(weights: PlacedWeights): boolean;
   /** Frees programs that the next request can compile again. Called while no request runs. */

@@ -7,8 +7,13 @@ import { getOrInsert } from "../../../base/util/values.ts";
  * other delays of a token.
  */
 const BUDGET_STEPS = 0.5;
-/** Max delay of running rows while more prompts wait than rows run, in milliseconds. */
+/** Max delay of running rows while more prompts wait than rows run, in milliseconds, if that is more than {@link CROWDED_STEPS}. */
 const MAX_CROWDED_MS = 40;
+/**
+ * Max delay of running rows while more prompts wait than rows run, in decode steps. A step of few rows takes almost as long as a step of many
+ * rows, so in a burst of requests the first rows would decode alone for as many steps.
+ */
+const CROWDED_STEPS = 16;
 /** Max delay of running rows by the prompts of a client without rows, in decode steps. */
 const NEWCOMER_STEPS = 4;
 /** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
@@ -19,19 +24,21 @@ const TURN_MS = 10;
 const MIN_TURN_ROWS = 8;
 /** Weight of the newest measurement in the moving average. */
 const NEWEST = 0.25;
+/** Max ratio of a piece to the largest measured piece. */
+const MAX_GROWTH = 8;
 
 /**
  * Rate limiter of prefill, based on the measured prefill and decode speed of a model on this machine. Determines how many prompt tokens are
  * computed between two tokens of the running rows; results do not depend on it.
  */
 export class PrefillLimiter {
-  #msPerPromptToken = 0;
+  readonly #prefill = new LinearCost();
   #msPerStep = 0;
   #msPerRow = 0;
 
-  /** Records the time in which `tokens` prompt tokens were computed. */
+  /** Records the time in which `tokens` prompt tokens were computed in one run. */
   notePrefill(tokens: number, ms: number): void {
-    this.#msPerPromptToken = blend(this.#msPerPromptToken, ms / tokens);
+    this.#prefill.add(tokens, ms);
   }
 
   /** Records the time of one decode step of `rows` rows. */
@@ -55,7 +62,7 @@ export class PrefillLimiter {
 
   /**
    * Returns the max milliseconds of prefill between two decode steps. The more prompts wait for each running row, the more time they get,
-   * up to 40 ms: steps of few rows are expensive for each token. The prompts of a client without rows get 4 steps: most of the time, until
+   * up to 40 ms or 16 steps: steps of few rows are expensive for each token. The prompts of a client without rows get 4 steps: most of the time, until
    * the client has a row, too.
    *
    * @param waiting - Number of waiting requests per running row.
@@ -63,12 +70,50 @@ export class PrefillLimiter {
    */
   budgetMs(waiting: number, isNewcomer: boolean): number {
     const usual = Math.max(MIN_BUDGET_MS, (isNewcomer ? NEWCOMER_STEPS : BUDGET_STEPS) * this.#msPerStep);
-    return waiting <= 1 ? usual : Math.max(usual, Math.min(MAX_CROWDED_MS, waiting * this.#msPerStep));
+    if (waiting <= 1) return usual;
+    const crowded = Math.max(MAX_CROWDED_MS, CROWDED_STEPS * this.#msPerStep);
+    return Math.max(usual, Math.min(crowded, waiting * this.#msPerStep));
   }
 
-  /** Returns the number of prompt tokens that can be computed in `ms` milliseconds; at least 1. */
+  /** Returns the number of prompt tokens that can be computed in one run of `ms` milliseconds; at least 1. */
   promptTokensIn(ms: number): number {
-    return this.#msPerPromptToken === 0 ? 1 : Math.max(1, Math.floor(ms / this.#msPerPromptToken));
+    return Math.max(1, Math.floor(this.#prefill.countIn(ms)));
+  }
+}
+
+/**
+ * Cost of a run as a line, `fixed + perToken · tokens`, fitted by least squares with exponentially decaying weights. The fixed part of a
+ * large model's run is as much as that of some 40 tokens: the matrices are read, and rearranged for the products.
+ */
+class LinearCost {
+  /** Weighted sums of 1, x, y, x² and x·y, for x tokens in y milliseconds. */
+  #weight = 0;
+  #x = 0;
+  #y = 0;
+  #xx = 0;
+  #xy = 0;
+  #largest = 0;
+
+  add(tokens: number, ms: number): void {
+    const kept = 1 - NEWEST;
+    this.#weight = kept * this.#weight + 1;
+    this.#x = kept * this.#x + tokens;
+    this.#y = kept * this.#y + ms;
+    this.#xx = kept * this.#xx + tokens * tokens;
+    this.#xy = kept * this.#xy + tokens * ms;
+    this.#largest = Math.max(this.#largest, tokens);
+  }
+
+  /** Returns how many tokens a run of `ms` milliseconds computes; 0 without a measurement. */
+  countIn(ms: number): number {
+    if (this.#weight === 0) return 0;
+    const [x, y] = [this.#x / this.#weight, this.#y / this.#weight];
+    const variance = this.#xx / this.#weight - x * x;
+    const slope = variance > 0 ? (this.#xy / this.#weight - x * y) / variance : 0;
+    // Runs of one size, or noise, do not show the fixed part: the cost is then taken as proportional.
+    const perToken = slope > 0 && slope * x < y ? slope : y / x;
+    const fixed = y - perToken * x;
+    return Math.min((ms - fixed) / perToken, MAX_GROWTH * this.#largest);
   }
 }
 

@@ -44,8 +44,8 @@ export interface PieceResult {
 }
 
 /**
- * Prompts being prefilled. Several prompts share a task only if they have the same padded length and no cached prefix; they are then
- * computed at once.
+ * Prompts being prefilled. Several prompts share a task only if they have the same padded length and cached prefixes of the same length;
+ * they are then computed at once.
  */
 export class PrefillTask {
   readonly prompts: SharedPrompt[];
@@ -81,19 +81,20 @@ export class PrefillTask {
   /**
    * Starts a task.
    *
-   * @param known - Cached blocks that a single prompt begins with.
+   * @param known - Cached blocks that each prompt begins with, as many for each.
    * @throws RangeError if the keys and values of the prompts do not fit into memory.
    * @throws EngineError `E_ENGINE` if they do not fit into the memory of a device.
    */
   static async start(
     prompts: readonly SharedPrompt[],
-    known: readonly StoredBlock[],
+    known: readonly (readonly StoredBlock[])[],
     prefixes: PrefixCache,
     place: SamplingPlace,
   ): Promise<PrefillTask> {
     const { Tensor } = await loadRuntime();
-    const task = new PrefillTask(prompts, known.length * BLOCK_TOKENS, prefixes, place, Tensor);
-    if (known.length > 0) await task.#cache.load(known);
+    const { length } = first(known);
+    const task = new PrefillTask(prompts, length * BLOCK_TOKENS, prefixes, place, Tensor);
+    if (length > 0) await task.#cache.load(known);
     return task;
   }
 
@@ -107,8 +108,7 @@ export class PrefillTask {
   }
 
   /**
-   * Computes the next piece: at most `maxTokens` tokens of a prompt, but at least one block. Several prompts are computed whole, because
-   * only a single prompt may have a past.
+   * Computes the next piece: at most `maxTokens` tokens of a prompt, but at least one block. Several prompts are computed whole.
    */
   async step(adapters: PlacedStack | null, maxTokens: number): Promise<PieceResult> {
     const size = this.prompts.length;

@@ -4,6 +4,7 @@ import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import type { LayerCache, PromptKeys } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Copy of a block's keys and values in all layers. */
 interface HostBlock extends StoredBlock {
@@ -16,7 +17,6 @@ interface HostBlock extends StoredBlock {
  * existing tokens and adds the new tokens next to them.
  */
 export class PromptCache implements PromptKeys {
-  readonly kind = "prompt";
   readonly maxPiece = Infinity;
   readonly minSelected = 0;
   readonly #config: ModelConfig;
@@ -26,6 +26,8 @@ export class PromptCache implements PromptKeys {
   /** Keys and values, both `[slots, kv, C, d]`. */
   #layers: readonly LayerCache[] = [];
   #capacity = 0;
+  /** Whether the first tokens of several slots were loaded. */
+  #continuesSeveral = false;
   /** The arrays as graph inputs, by name; `#fetches` has the same arrays as outputs. */
   #past: Tensors = {};
   #fetches: Tensors = {};
@@ -38,6 +40,10 @@ export class PromptCache implements PromptKeys {
     this.#TensorClass = TensorClass;
     this.#slots = slots;
     this.#maxCapacity = maxCapacity;
+  }
+
+  get kind(): "prompt" | "continuation" {
+    return this.#continuesSeveral ? "continuation" : "prompt";
   }
 
   get layers(): readonly LayerCache[] {
@@ -65,10 +71,13 @@ export class PromptCache implements PromptKeys {
   /** Does nothing: the garbage collector frees the arrays. */
   release(): void {}
 
-  load(blocks: readonly StoredBlock[]): void {
-    this.#reserve(blocks.length * BLOCK_TOKENS);
-    (blocks as readonly HostBlock[]).forEach(({ data }, index) => {
-      this.#eachLine(0, index * BLOCK_TOKENS, (line, offset) => line.set(data.subarray(offset, offset + line.length)));
+  load(slots: readonly (readonly StoredBlock[])[]): void {
+    this.#reserve(first(slots).length * BLOCK_TOKENS);
+    this.#continuesSeveral = slots.length > 1;
+    (slots as readonly (readonly HostBlock[])[]).forEach((blocks, slot) => {
+      blocks.forEach(({ data }, index) => {
+        this.#eachLine(slot, index * BLOCK_TOKENS, (line, offset) => line.set(data.subarray(offset, offset + line.length)));
+      });
     });
   }
 

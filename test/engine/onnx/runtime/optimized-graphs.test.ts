@@ -18,14 +18,14 @@ import { uniform } from "../../../../src/base/util/rng.ts";
 import { ROOT } from "../../../project/files.ts";
 
 const config = await readModelConfig(join(ROOT, "models/whetstone-tiny"));
-const { InferenceSession } = await loadRuntime();
+const runtime = await loadRuntime();
 
 /** Creates sessions and records their optimization levels. */
 function recorder() {
   const levels: (string | undefined)[] = [];
   const create = (graph: Uint8Array, options: InferenceSession.SessionOptions) => {
     levels.push(options.graphOptimizationLevel);
-    return InferenceSession.create(graph, options);
+    return runtime.InferenceSession.create(graph, options);
   };
   return { levels, create };
 }

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { admit, type AdmissionLimits } from "../../../../src/engine/onnx/sample/admission.ts";
 import { PrefixCache } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
 import { WaitingQueue } from "../../../../src/engine/onnx/sample/queue.ts";
-import type { Request } from "../../../../src/engine/onnx/sample/request.ts";
+import { cacheScope, type Request } from "../../../../src/engine/onnx/sample/request.ts";
 import { params } from "./harness.ts";
 
 /** Returns a queue of three prompts of 100 tokens that differ in their last token. */
@@ -29,7 +29,7 @@ function waiting(): WaitingQueue {
 
 /** Returns the number of prompts that are prefilled together. */
 function count(cacheBytes: number, place: Partial<AdmissionLimits["place"]> = {}): number {
-  const limits = { room: 8, maxTokens: 1000, place: { maxPiece: Infinity, minSharedPrefix: 96, ...place } };
+  const limits = { room: 8, maxTokens: 1000, place: { maxPiece: Infinity, minSharedPrefix: 96, continuesSeveral: true, ...place } };
   const queue = waiting();
   return admit(queue, [...queue][0]!, new PrefixCache(cacheBytes), limits)!.prompts.length;
 }
@@ -46,4 +46,21 @@ test("prompts with a common beginning too short for a separate prefill are prefi
 test("prompts longer than a piece are prefilled one after the other", () => {
   expect(count(0, { maxPiece: 112 })).toBe(3);
   expect(count(0, { maxPiece: 96 })).toBe(1);
+});
+
+test("prompts with the same cached prefix are prefilled together where the place continues several, else one at a time", () => {
+  const admitted = (continuesSeveral: boolean, differsAt: number) => {
+    const queue = waiting();
+    const [first] = queue;
+    const prefixes = new PrefixCache(2 ** 20);
+    // The first 48 tokens of all prompts are in the cache.
+    prefixes.keep(first!.policy, cacheScope(first!), first!.prompt, 48, () => ({ memory: { bytes: 1, hold: () => {}, release: () => {} } }));
+    for (const { id, prompt } of queue) prompt[differsAt] = 1000 + id;
+    const place = { maxPiece: Infinity, minSharedPrefix: 32, continuesSeveral };
+    return admit(queue, first!, prefixes, { room: 8, maxTokens: 1000, place })!;
+  };
+  expect(admitted(true, 60).known.map((blocks) => blocks.length)).toEqual([3, 3, 3]);
+  expect(admitted(false, 60).known.map((blocks) => blocks.length)).toEqual([3]);
+  // The prompts agree in 32 further tokens, which the first one adds to the cache.
+  expect(admitted(true, 85).known.map((blocks) => blocks.length)).toEqual([3]);
 });

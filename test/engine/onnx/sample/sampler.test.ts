@@ -72,8 +72,8 @@ describe("the prefix cache", () => {
 
   test("prompts with a short common prefix run in one batch, in one piece even without time budget", async () => {
     const harness = await Harness.start();
-    await harness.run(promptOf(60, 2, 9), params(1));
-    const prompts = Array.from({ length: 4 }, (_, i) => promptOf(60, 2, i));
+    await harness.run(promptOf(60, 2, 9, 20), params(1));
+    const prompts = Array.from({ length: 4 }, (_, i) => promptOf(60, 2, i, 20));
     // While another row runs, prompts have the time that they have.
     const outputs = new Promise<SampledToken[][]>((resolve) => {
       harness.onToken = () => {
@@ -198,13 +198,28 @@ describe("groups of requests", () => {
     expect(mayStart(request(100), [task(500, 0n, true)], null)).toBe(true);
   });
 
-  test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms, and four steps for a client without rows", () => {
+  test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms or 16 steps, and four steps for a client without rows", () => {
     const limiter = new PrefillLimiter();
     limiter.noteDecode(1, 8);
-    expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting, false))).toEqual([4, 4, 16, 40]);
+    expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting, false))).toEqual([4, 4, 16, 128]);
     expect(limiter.budgetMs(0, true)).toBe(32);
+    const fast = new PrefillLimiter();
+    fast.noteDecode(1, 1);
+    expect(fast.budgetMs(100, false)).toBe(40);
+  });
+
+  test("the number of prompt tokens follows from the fixed time of a run and the time per token, and is at most eight times a measured one", () => {
+    const limiter = new PrefillLimiter();
+    expect(limiter.promptTokensIn(40)).toBe(1);
     limiter.notePrefill(16, 4);
-    expect(limiter.promptTokensIn(40)).toBe(160);
+    expect([2, 20, 40].map((ms) => limiter.promptTokensIn(ms))).toEqual([8, 80, 128]);
+    for (const tokens of [32, 16, 64]) limiter.notePrefill(tokens, 3 + tokens / 16);
+    expect([4, 5, 11].map((ms) => limiter.promptTokensIn(ms))).toEqual([16, 32, 128]);
+    // Noise: the larger run was faster.
+    const noisy = new PrefillLimiter();
+    noisy.notePrefill(16, 10);
+    noisy.notePrefill(32, 5);
+    expect(noisy.promptTokensIn(10)).toBeGreaterThan(16);
   });
 });
 

@@ -1,6 +1,9 @@
 /** Attention of new tokens over a cache of keys and values, for decoding. `attention` (attention.ts) is the differentiable op. */
 import { ShapeError } from "../../../../base/errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
+import { cast } from "./elementwise.ts";
+import { scan } from "./scan.ts";
+import { reshape } from "./shape.ts";
 
 /** Operands of {@link cachedAttention}: `B` rows (sequences) with `T` new tokens each. */
 export interface CachedAttentionOperands {
@@ -72,6 +75,33 @@ export function cachedAttention(operands: CachedAttentionOperands): { mixed: Val
       ...(window === undefined ? {} : { local_window_size: { int: window } }),
     },
     outputs: [{ shape: [batch, time, heads * headSize] }, { shape: cache }, { shape: cache }],
+  }) as [Value, Value, Value];
+  return { mixed, keys, values };
+}
+
+/**
+ * Computes {@link cachedAttention} one row after the other, so that several rows with cached tokens may have several new tokens each. The
+ * bits of a row are the same.
+ *
+ * @param operands - With `past`; the rotary tables must be inputs of the graph. `total` is not used: each row has its own total.
+ */
+export function cachedAttentionByRow(operands: CachedAttentionOperands): { mixed: Value; keys: Value; values: Value } {
+  const { projected, past, capacity, lastPositions, rotary, heads, kvHeads, headSize } = operands;
+  const [, time, width] = projected.shape as [Dim, Dim, Dim];
+  const cache = [kvHeads, capacity, headSize];
+  const [mixed, keys, values] = scan([projected, past!.keys, past!.values, lastPositions], (body, [row, rowKeys, rowValues, last]) => {
+    const [pastKeys, pastValues] = [reshape(rowKeys!, [1, ...cache]), reshape(rowValues!, [1, ...cache])];
+    const lastOfRow = reshape(last!, [1]);
+    const one = cast(body.ints([1]), "int32");
+    const result = cachedAttention({
+      ...operands,
+      projected: reshape(row!, [1, time, width]),
+      past: { keys: pastKeys, values: pastValues },
+      lastPositions: lastOfRow,
+      total: body.recordOne({ op: "Add", inputs: [lastOfRow, one], output: { shape: [1], dtype: "int32" } }),
+      rotary: rotary && { cos: body.outer(rotary.cos), sin: body.outer(rotary.sin) },
+    });
+    return [reshape(result.mixed, [time, heads * headSize]), reshape(result.keys, cache), reshape(result.values, cache)];
   }) as [Value, Value, Value];
   return { mixed, keys, values };
 }
