@@ -25,9 +25,10 @@ export interface AdmittedPrompts {
 
 /**
  * Takes a waiting request off the queue, together with other requests for the same prompt, and with other prompts of the same batch that can
- * be computed at once, up to `maxTokens` tokens: they have the same padded length, and either all of them have cached prefixes of at least
- * `minSharedPrefix` tokens, of which as many blocks are used as the first prompt has, or none of them does. Of prompts that agree in
- * `minSharedPrefix` further tokens only one is taken, if there is a cache: the others find its blocks in it later.
+ * be computed at once, up to `maxTokens` tokens: they have the same padded length, and cached prefixes at least as long as that of the first
+ * prompt, of which as many blocks are used. Where a place continues one prompt at a time, no cached prefix of at least `minSharedPrefix`
+ * tokens may be left unused. Of prompts that agree in `minSharedPrefix` further tokens only one is taken, if there is a cache: the others
+ * find its blocks in it later.
  *
  * @param first - Request to take, with the highest priority in the queue.
  * @returns Null if no row is free.
@@ -45,12 +46,11 @@ export function admit(
   // Whether a cached prefix is long enough for a separate prefill.
   const isWorthIt = (blocks: readonly StoredBlock[]) => blocks.length * BLOCK_TOKENS >= minSharedPrefix;
   const known = [knownBlocks(prefixes, first)];
-  const isContinued = isWorthIt(itemAt(known, 0));
-  const usedBlocks = isContinued ? itemAt(known, 0).length : 0;
+  const usedBlocks = continuesSeveral ? itemAt(known, 0).length : 0;
   const time = paddedLength(first.prompt.length);
   const newTokens = time - usedBlocks * BLOCK_TOKENS;
-  // Whether no other prompt can be computed together with this one.
-  const isAlone = (isContinued && !continuesSeveral) || 2 * newTokens > maxTokens || time > maxPiece;
+  // No other prompt can be computed together with this one.
+  const isAlone = (!continuesSeveral && isWorthIt(itemAt(known, 0))) || 2 * newTokens > maxTokens || time > maxPiece;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
   const prompts = [takeFirst()];
@@ -63,7 +63,7 @@ export function admit(
     else {
       if (isAlone || (prompts.length + 1) * newTokens > maxTokens || paddedLength(request.prompt.length) !== time) return false;
       const blocks = knownBlocks(prefixes, request);
-      if (isContinued ? blocks.length < usedBlocks : isWorthIt(blocks)) return false;
+      if (continuesSeveral ? blocks.length < usedBlocks : isWorthIt(blocks)) return false;
       const agreed = usedBlocks * BLOCK_TOKENS + minSharedPrefix;
       if (prefixes.isEnabled && prompts.some(({ requests }) => haveSamePrefix(itemAt(requests, 0), request, agreed))) return false;
       prompts.push({ prompt: request.prompt, requests: [request] });

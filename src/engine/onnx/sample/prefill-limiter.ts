@@ -14,6 +14,8 @@ const MAX_CROWDED_MS = 40;
  * rows, so in a burst of requests the first rows would decode alone for as many steps.
  */
 const CROWDED_STEPS = 16;
+/** Max delay of running rows for each waiting request per row, in decode steps, while more prompts wait than rows run. */
+const STEPS_PER_WAITING = 4;
 /** Max delay of running rows by the prompts of a client without rows, in decode steps. */
 const NEWCOMER_STEPS = 4;
 /** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
@@ -72,7 +74,7 @@ export class PrefillLimiter {
     const usual = Math.max(MIN_BUDGET_MS, (isNewcomer ? NEWCOMER_STEPS : BUDGET_STEPS) * this.#msPerStep);
     if (waiting <= 1) return usual;
     const crowded = Math.max(MAX_CROWDED_MS, CROWDED_STEPS * this.#msPerStep);
-    return Math.max(usual, Math.min(crowded, waiting * this.#msPerStep));
+    return Math.max(usual, Math.min(crowded, waiting * STEPS_PER_WAITING * this.#msPerStep));
   }
 
   /** Returns the number of prompt tokens that can be computed in one run of `ms` milliseconds; at least 1. */

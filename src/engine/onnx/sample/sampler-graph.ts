@@ -97,7 +97,9 @@ function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, own
       attributes: { axis: { int: 0 } },
       output: { shape: [owners, ...shape] },
     });
-  const product = (x: Value, picked: Value) => (owners === batch ? matmul(x, picked) : productOfRows(x, picked));
+  // Prompts of a large model are computed with several threads, and have a multiple of BLOCK_TOKENS tokens.
+  const group = isLarge(config) && time !== 1 ? GROUP_TOKENS : null;
+  const product = (x: Value, picked: Value) => (owners === batch ? matmul(x, picked) : productOfRows(x, picked, group));
   return (linear, x) => {
     const index = owner(linear, x);
     const perRow = reshape(x, [batch, time, linear.inputSize]);
@@ -130,17 +132,27 @@ function ownersByLayer(owner: Value, isOrdered: boolean): (linear: LinearSpec, x
 }
 
 /**
- * Computes `x[b]·w[b]` for each row `b`, or `x[b]·w[0]` if `w` has a single entry: `[B, T, K]` times `[B or 1, K, N]` gives `[B, T, N]`.
- * Each row is a product of its own: the leading dimensions of size 1 keep the runtime from joining the rows to one product.
+ * Tokens of a product with an adapter in a prompt of a large model. A longer product would be cut for two threads, and narrow results, as
+ * wide as the rank, would then be summed differently.
  */
-function productOfRows(x: Value, w: Value): Value {
+const GROUP_TOKENS = 8;
+
+/**
+ * Computes `x[b]·w[b]` for each row `b`, or `x[b]·w[0]` if `w` has a single entry: `[B, T, K]` times `[B or 1, K, N]` gives `[B, T, N]`.
+ * Each row is a product of its own, or each group of `group` tokens: the leading dimensions of size 1 keep the runtime from joining them to
+ * one product.
+ */
+function productOfRows(x: Value, w: Value, group: number | null): Value {
   const { graph } = x;
-  const [batch, time] = x.shape as [Dim, Dim];
+  const [batch, time, depth] = x.shape as [Dim, Dim, Dim];
   const [owners, inner, width] = w.shape as [Dim, Dim, Dim];
+  const isGrouped = group !== null;
   const result = graph.recordOne({
     op: "MatMul",
-    inputs: [x, reshape(w, [1, 1, owners, inner, width])],
-    output: { shape: [1, 1, batch, time, width] },
+    inputs: isGrouped
+      ? [reshape(x, [batch, "groups", group, depth]), reshape(w, [1, 1, owners, 1, inner, width])]
+      : [x, reshape(w, [1, 1, owners, inner, width])],
+    output: { shape: isGrouped ? [1, 1, batch, "groups", group, width] : [1, 1, batch, time, width] },
   });
   return reshape(result, [batch, time, width]);
 }

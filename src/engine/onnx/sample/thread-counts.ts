@@ -21,10 +21,13 @@ export function decodeThreads(config: ModelConfig, hasAdapters: boolean, maxThre
   return Math.min(maxThreads, MAX_THREADS, hasAdapters ? MIN_ROWS : MIN_ROWS * config.kvHeads);
 }
 
+/** Max threads of a prefill graph with adapters: each of their products is as narrow as the rank, and there are at least two of a kind. */
+const MAX_ADAPTER_THREADS = 2;
+
 /** Returns the threads inside one op of the prefill graph; see {@link decodeThreads}. */
 export function promptThreads(config: ModelConfig, hasAdapters: boolean, maxThreads: number): number {
-  // An adapter's rank is narrower than any slice may be.
-  if (!isLarge(config) || hasAdapters) return 1;
+  if (!isLarge(config)) return 1;
   const narrowest = Math.min(...allLinears(config).map(({ parts }) => parts.reduce((sum, { outputSize }) => sum + outputSize, 0)));
-  return Math.max(1, Math.min(maxThreads, MAX_THREADS, Math.floor(narrowest / MIN_SLICE_COLUMNS)));
+  const limit = hasAdapters ? MAX_ADAPTER_THREADS : MAX_THREADS;
+  return Math.max(1, Math.min(maxThreads, limit, Math.floor(narrowest / MIN_SLICE_COLUMNS)));
 }

@@ -54,7 +54,9 @@ test("prompts with the same cached prefix are prefilled together where the place
     const [first] = queue;
     const prefixes = new PrefixCache(2 ** 20);
     // The first 48 tokens of all prompts are in the cache.
-    prefixes.keep(first!.policy, cacheScope(first!), first!.prompt, 48, () => ({ memory: { bytes: 1, hold: () => {}, release: () => {} } }));
+    prefixes.keep(first!.policy, cacheScope(first!), first!.prompt, 48, () => ({
+      memory: { bytes: 1, hold: () => {}, release: () => {} },
+    }));
     for (const { id, prompt } of queue) prompt[differsAt] = 1000 + id;
     const place = { maxPiece: Infinity, minSharedPrefix: 32, continuesSeveral };
     return admit(queue, first!, prefixes, { room: 8, maxTokens: 1000, place })!;

@@ -102,10 +102,10 @@ describe.each([
     const wide = { hidden_size: 320, intermediate_size: 640, vocab_size: 50_000, num_hidden_layers: 2, initializer_range: 0.1 };
     await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...wide }));
     const read = await readModelConfig(directory);
-    expect([decodeThreads(read, lora !== undefined, 8), promptThreads(read, lora !== undefined, 8)]).toEqual(lora ? [2, 1] : [4, 3]);
+    expect([decodeThreads(read, lora !== undefined, 8), promptThreads(read, lora !== undefined, 8)]).toEqual(lora ? [2, 2] : [4, 3]);
     expect(decodeThreads({ ...read, kvHeads: 1 }, false, 8)).toBe(2);
     const found: unknown[] = [];
-    // With an adapter, decoding uses at most two threads, so 4 runs with two.
+    // With an adapter, at most two threads are used, so 4 runs with two.
     const threadCounts = [1, 4];
     for (const samplerThreads of threadCounts) {
       engine = await createOnnxEngine({ baseModels: { large: directory }, samplerThreads, trainerThreads: 1, prefixCacheBytes: 0 });

@@ -86,7 +86,7 @@ describe("the prefix cache", () => {
     const other = harness.run(promptOf(20, 8), params(2, { maxTokens: 40 }));
     const [sampled] = await Promise.all([outputs, other]);
     vi.mocked(PrefillLimiter.prototype.promptTokensIn).mockRestore();
-    expect(promptRuns().filter(({ rows }) => rows > 1)).toEqual([{ rows: 4, time: 64 }]);
+    expect(promptRuns().filter(({ rows }) => rows > 1)).toEqual([{ rows: 4, time: 48 }]);
     const alone = await Harness.start({ prefixCacheBytes: 0 });
     for (const [i, prompt] of prompts.entries()) expect(numbers(await alone.run(prompt, params(i)))).toEqual(numbers(sampled[i]!));
   });
@@ -201,7 +201,7 @@ describe("groups of requests", () => {
   test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms or 16 steps, and four steps for a client without rows", () => {
     const limiter = new PrefillLimiter();
     limiter.noteDecode(1, 8);
-    expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting, false))).toEqual([4, 4, 16, 128]);
+    expect([0.5, 1, 2, 100].map((waiting) => limiter.budgetMs(waiting, false))).toEqual([4, 4, 64, 128]);
     expect(limiter.budgetMs(0, true)).toBe(32);
     const fast = new PrefillLimiter();
     fast.noteDecode(1, 1);
