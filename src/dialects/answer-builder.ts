@@ -1,4 +1,7 @@
-/** Translation of chat completions back to a dialect: whole, or as events. */
+/**
+ * Interfaces that translate chat completions back to a dialect: `AnswerBuilder` a whole response, `EventShaper` a stream. A request is one
+ * or more chat completions (its calls; a text completion has one per prompt), which run concurrently.
+ */
 import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../base/schema/index.ts";
 
 /** Server-sent event; `data` is serialized as JSON, except for `[DONE]`. */
@@ -10,11 +13,11 @@ export interface ServerEvent {
 
 /** Converter of the chunks of chat completions to the events of one stream. */
 export interface EventShaper {
-  /** Returns the events of a chunk. `call` is the index of its chat completion. */
+  /** Returns the events of a chunk. `call` is the index of its chat completion; chunks of several calls are interleaved. */
   push(chunk: ChatCompletionChunk, call: number): readonly ServerEvent[];
   /** Returns the last events, after all chunks. */
   end(): readonly ServerEvent[] | Promise<readonly ServerEvent[]>;
-  /** Returns the last events of a stream that fails. */
+  /** Returns the last events of a stream that fails; no other method is called afterwards. */
   fail(error: ErrorBody): readonly ServerEvent[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * Schemas of recorded answers: the fields that readers use. Servers other than this service leave out more fields than its own schemas
- * permit.
+ * Schemas of recorded answers, one per dialect. They require fewer fields than the schemas of this service's own answers, because other
+ * servers leave out more fields.
  */
 import type { z } from "zod";
 import { recordedCompletion } from "./chat/recorded-answer.ts";

@@ -8,18 +8,18 @@ export interface ContentPart {
   readonly [name: string]: unknown;
 }
 
-/** Types of parts that are plain text. */
+/** Types of parts that a string can replace. */
 const TEXT_TYPES = new Set<unknown>(["text", "input_text", "output_text"]);
 
-/** Returns the content of a message: a text if the parts are one text, otherwise the parts. */
+/** Returns the content of a message: a string for no part or a single text part, otherwise copies of the parts. */
 export function chatContent(parts: readonly ContentPart[]): NonNullable<RequestMessage["content"]> {
-  const [first] = parts;
-  if (first === undefined) return "";
-  if (parts.length === 1 && TEXT_TYPES.has(first.type) && typeof first.text === "string") return first.text;
+  const [firstPart] = parts;
+  if (firstPart === undefined) return "";
+  if (parts.length === 1 && TEXT_TYPES.has(firstPart.type) && typeof firstPart.text === "string") return firstPart.text;
   return parts.map((part) => ({ ...part })) as NonNullable<RequestMessage["content"]>;
 }
 
-/** Returns a message of the assistant. Absent text is null in a message with tool calls. */
+/** Returns a message of the assistant. Empty content is null in a message with tool calls; empty reasoning is left out. */
 export function assistantMessage(content: NonNullable<RequestMessage["content"]>, calls: ToolCall[], reasoning: string): RequestMessage {
   return {
     role: "assistant",

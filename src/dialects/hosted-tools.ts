@@ -9,7 +9,7 @@ const HOSTED_TYPES = new Set([
 /** Version at the end of a type: `_20250305` or `_2025_08_26`. */
 const VERSION = /_(?:\d{8}|\d{4}_\d{2}_\d{2})$/u;
 
-/** Whether a tool of this type runs at the provider. Such a tool is left out for the model, unless the request forces its use. */
+/** Whether a tool of this type runs at the provider. Translations leave such tools out, and report a request that forces one of them. */
 export function isHostedTool(type: unknown): boolean {
   return typeof type === "string" && HOSTED_TYPES.has(type.replace(VERSION, ""));
 }

@@ -1,4 +1,4 @@
-/** Bodies as members of JSON objects, and the errors of translating them. */
+/** Request bodies as members of a JSON object, and the errors and helpers that all translations of requests share. */
 import type { z } from "zod";
 import { ArgumentError, UnsupportedError } from "../base/errors.ts";
 import { shown } from "../base/util/shown.ts";
@@ -41,7 +41,7 @@ export function readMembers<S extends z.ZodType>(schema: S, body: unknown): z.ou
  */
 export type OnUnsupported = (param: string, got: unknown, instead: string) => void;
 
-/** Error for a feature that this service does not have. `instead` is the remedy. */
+/** Returns the error for a feature that this service does not have. `instead` is the remedy. */
 export function unsupportedMember(param: string, got: unknown, instead: string): UnsupportedError {
   return new UnsupportedError(`\`${param}\`: ${shown(got)} is not supported. ${instead}`, { param });
 }
@@ -57,11 +57,11 @@ export const accept: OnUnsupported = () => {};
 /**
  * Reports fields without an equivalent in chat completions.
  *
- * @param fields - Unsupported names, each with the values that change nothing.
+ * @param fields - Unsupported names, each with the values that request nothing and are accepted, like `null`.
  */
 export function checkFields(body: Members, fields: Readonly<Record<string, readonly unknown[]>>, onUnsupported: OnUnsupported): void {
-  for (const [name, neutral] of Object.entries(fields)) {
+  for (const [name, neutralValues] of Object.entries(fields)) {
     const value = body[name];
-    if (isGiven(value) && !neutral.includes(value)) onUnsupported(name, value, `Leave \`${name}\` out`);
+    if (isGiven(value) && !neutralValues.includes(value)) onUnsupported(name, value, `Leave \`${name}\` out`);
   }
 }

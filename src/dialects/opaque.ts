@@ -1,4 +1,4 @@
-/** Reasoning in opaque members, with which clients return reasoning that they cannot read. */
+/** Reasoning as an opaque member of an answer, which a client sends back unchanged in its next request without showing it. */
 import { isUtf8 } from "node:buffer";
 
 /** Returns reasoning as base64. It is not encrypted. */

@@ -2,10 +2,10 @@
 import { z } from "zod";
 
 /** Token ids. */
-export const ids = z.array(z.int()).nullish();
+export const tokenIds = z.array(z.int()).nullish();
 /** Log-probabilities. */
-export const numbers = z.array(z.number()).nullish();
+export const logprobValues = z.array(z.number()).nullish();
 /** Texts of tokens. */
-export const texts = z.array(z.string()).nullish();
+export const tokenTexts = z.array(z.string()).nullish();
 /** Output item or content block; its other members are read by the translation of its type. */
-export const typed = z.looseObject({ type: z.string() });
+export const typedObject = z.looseObject({ type: z.string() });

@@ -1,4 +1,4 @@
-/** Result of translating a request. */
+/** Result of translating a request of a dialect: chat completions, which the service opens and runs. */
 import type { Members } from "./members.ts";
 
 /** Prompt that replaces the messages of a body: a text, or token ids. The chat template is not applied. */

@@ -1,4 +1,7 @@
-/** Translation of chat completions to a text completion. */
+/**
+ * Translation of chat completions, one per prompt, to a text completion: `TextCompletionAnswer` for a whole answer, `CompletionEvents` for a
+ * stream. Choices are numbered across the prompts: `n` choices of the first prompt, then `n` of the second one.
+ */
 import { setImmediate } from "node:timers/promises";
 import type {
   ChatCompletion,
@@ -29,9 +32,10 @@ export interface CompletionContext extends Omit<TranslatedCompletion, "calls"> {
   readonly echoes: readonly Echo[] | null;
 }
 
-type PromptLogprob = Readonly<Record<string, { readonly logprob: number; readonly decoded_token: string }>>;
+/** Log-probabilities at a position of the prompt, by token id: of its token and of the most probable tokens. */
+type PromptLogprobs = Readonly<Record<string, { readonly logprob: number; readonly decoded_token: string }>>;
 
-/** Builder of the log-probability lists of a choice, with the number of characters before each token. */
+/** Builder of the log-probability lists of a choice. `text_offset` is the number of characters (code points) before each token. */
 class LogprobList {
   readonly lists: CompletionLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
   #offset: number;
@@ -49,12 +53,17 @@ class LogprobList {
     this.#offset += [...token].length;
   }
 
-  /** Adds the tokens of an echoed prompt. */
+  /**
+   * Adds the tokens of an echoed prompt.
+   *
+   * @param logprobs - `prompt_logprobs` of the chat completion, parallel to the tokens; null for the first token.
+   */
   addPrompt({ ids, tokens }: Echo, logprobs: readonly unknown[] | null | undefined): void {
     for (const [index, id] of ids.entries()) {
-      const entry = logprobs?.[index] as PromptLogprob | null | undefined;
-      const top = entry ? Object.fromEntries(Object.values(entry).map(({ decoded_token, logprob }) => [decoded_token, logprob])) : null;
-      this.#add(tokens[index]!, entry?.[String(id)]?.logprob ?? null, top);
+      const candidates = logprobs?.[index] as PromptLogprobs | null | undefined;
+      const logprob = candidates?.[String(id)]?.logprob ?? null;
+      const top = candidates ? Object.fromEntries(Object.values(candidates).map((each) => [each.decoded_token, each.logprob])) : null;
+      this.#add(tokens[index]!, logprob, top);
     }
   }
 
@@ -122,9 +131,12 @@ export class TextCompletionAnswer implements AnswerBuilder {
     if (call === 0) this.#head = { id: completionId(id), object: "text_completion", created, model };
     this.#usages[call] = usage;
     const converted = choices.map((choice) => toChoice(this.#context, call, completion, choice));
+    // Other requests run between the conversions of many prompts.
     await setImmediate();
+    // `end` concatenates the choices of all calls to one list, in the order of the calls.
     const separator = call === 0 ? "" : ",";
-    this.#choices[call] = new TextEncoder().encode(separator + JSON.stringify(converted).slice(1, -1));
+    const withoutBrackets = JSON.stringify(converted).slice(1, -1);
+    this.#choices[call] = new TextEncoder().encode(separator + withoutBrackets);
   }
 
   end(): string | ReadableStream<Uint8Array> {
@@ -143,19 +155,22 @@ export class TextCompletionAnswer implements AnswerBuilder {
 /** Converter of chat completion chunks to the chunks of a text completion. */
 export class CompletionEvents implements EventShaper {
   readonly #context: CompletionContext;
+  /** Last token counts of each call. */
   readonly #usages: (Usage | null | undefined)[] = [];
+  /** Members that all chunks have in common, from the first chunk of any call. */
   #head: Pick<CompletionsAnswer, "id" | "object" | "created" | "model"> | null = null;
-  /** Number of characters before the next token, by choice. */
+  /** Number of characters before the next sampled token, by choice. */
   readonly #offsets = new Map<number, number>();
 
   constructor(context: CompletionContext) {
     this.#context = context;
   }
 
-  #chunk(choices: readonly CompletionChoice[], more: object = {}): ServerEvent {
-    return { data: { ...this.#head, choices, ...more } };
+  #chunk(choices: readonly CompletionChoice[], members: { readonly usage?: Usage } = {}): ServerEvent {
+    return { data: { ...this.#head, choices, ...members } };
   }
 
+  /** Returns the log-probability lists of new tokens of a choice, and advances its offset. */
   #logprobs(index: number, entries: readonly LogprobEntry[] | null | undefined): CompletionLogprobs | null {
     if (!entries?.length) return null;
     const offset = this.#offsets.get(index) ?? 0;
@@ -168,35 +183,40 @@ export class CompletionEvents implements EventShaper {
     const { id, created, model } = chunk;
     this.#head ??= { id: completionId(id), object: "text_completion", created, model };
     this.#usages[call] = chunk.usage ?? this.#usages[call];
-    return chunk.choices.flatMap((choice) => {
-      const { request, echoes, isEchoAlone } = this.#context;
-      const index = call * (request.n ?? 1) + choice.index;
-      const isStart = choice.delta.role !== undefined;
-      const text = isStart ? (echoes?.[call]?.text ?? "") : isEchoAlone ? "" : (choice.delta.content ?? "");
-      const hasEnded = choice.finish_reason !== null && choice.finish_reason !== undefined;
-      const ids = isEchoAlone && choice.token_ids ? [] : choice.token_ids;
-      if (text === "" && !hasEnded && !ids?.length && !choice.logprobs && !chunk.prompt_token_ids) return [];
-      return [
-        this.#chunk([
-          {
-            index,
-            text,
-            logprobs: isEchoAlone ? null : this.#logprobs(index, choice.logprobs?.content),
-            finish_reason: hasEnded && isEchoAlone ? "length" : (choice.finish_reason ?? null),
-            stop_reason: isEchoAlone ? null : choice.stop_reason,
-            token_ids: ids,
-            ...(chunk.prompt_token_ids ? { prompt_token_ids: chunk.prompt_token_ids } : {}),
-          },
-        ]),
-      ];
-    });
+    const choices = chunk.choices.map((choice) => this.#choice(choice, call, chunk.prompt_token_ids));
+    return choices.filter((choice) => choice !== null).map((choice) => this.#chunk([choice]));
+  }
+
+  /** Returns the piece of a choice: the echoed prompt in its first piece, sampled text in the later ones. Null for an empty piece. */
+  #choice(
+    choice: ChatCompletionChunk["choices"][number],
+    call: number,
+    promptIds: ChatCompletionChunk["prompt_token_ids"],
+  ): CompletionChoice | null {
+    const { request, echoes, isEchoAlone } = this.#context;
+    const index = call * (request.n ?? 1) + choice.index;
+    const isStart = choice.delta.role !== undefined;
+    const sampledText = isEchoAlone ? "" : (choice.delta.content ?? "");
+    const text = isStart ? (echoes?.[call]?.text ?? "") : sampledText;
+    const hasEnded = choice.finish_reason !== null && choice.finish_reason !== undefined;
+    const ids = isEchoAlone && choice.token_ids ? [] : choice.token_ids;
+    if (text === "" && !hasEnded && !ids?.length && !choice.logprobs && !promptIds) return null;
+    return {
+      index,
+      text,
+      logprobs: isEchoAlone ? null : this.#logprobs(index, choice.logprobs?.content),
+      finish_reason: hasEnded && isEchoAlone ? "length" : (choice.finish_reason ?? null),
+      stop_reason: isEchoAlone ? null : choice.stop_reason,
+      token_ids: ids,
+      ...(promptIds ? { prompt_token_ids: promptIds } : {}),
+    };
   }
 
   end(): readonly ServerEvent[] {
     const { request, isEchoAlone } = this.#context;
     const hasUsage = request.stream_options ? request.stream_options.include_usage !== false : false;
-    const usage = hasUsage ? [this.#chunk([], { usage: sumUsage(this.#usages, isEchoAlone) })] : [];
-    return [...usage, { data: "[DONE]" }];
+    const usageChunks = hasUsage ? [this.#chunk([], { usage: sumUsage(this.#usages, isEchoAlone) })] : [];
+    return [...usageChunks, { data: "[DONE]" }];
   }
 
   fail(error: ErrorBody): readonly ServerEvent[] {

@@ -9,8 +9,8 @@ const DEFAULT_MAX_TOKENS = 16;
 /** Max number of prompts in one request. */
 const MAX_PROMPTS = 1024;
 
-/** Fields with another meaning than in chat completions; every other field passes unchanged. */
-const OWN_FIELDS = new Set([
+/** Fields with another meaning than in chat completions, which this file translates; every other field passes unchanged. */
+const HANDLED_FIELDS = new Set([
   "prompt",
   "add_special_tokens",
   "echo",
@@ -59,10 +59,11 @@ export function completionsToChats(members: Members, onUnsupported: OnUnsupporte
   const hasLogprobs = logprobs !== undefined && logprobs !== null;
   if (hasLogprobs && echo === true && stream === true)
     onUnsupported("stream", true, "The log-probabilities of an echoed prompt are not available in a stream; leave out one of the three");
+  const promptLogprobs = echo === true ? { prompt_logprobs: logprobs } : {};
   const body = {
-    ...without(members, OWN_FIELDS),
+    ...without(members, HANDLED_FIELDS),
     max_tokens: isEchoAlone ? 1 : (maxTokens ?? DEFAULT_MAX_TOKENS),
-    ...(hasLogprobs ? { logprobs: true, top_logprobs: logprobs, ...(echo === true ? { prompt_logprobs: logprobs } : {}) } : {}),
+    ...(hasLogprobs ? { logprobs: true, top_logprobs: logprobs, ...promptLogprobs } : {}),
   };
   return { request, isEchoAlone, calls: promptsOf(request).map((prompt) => ({ body, prompt })) };
 }

@@ -1,4 +1,4 @@
-/** Translation of a chat completion to the answer of the token route. */
+/** Translation of a chat completion to the answer of the token route (`POST /inference/v1/generate`), which has token ids and no text. */
 import type { ChatCompletion, GenerateAnswer } from "../../base/schema/index.ts";
 
 /** Returns the answer of a completion. */

@@ -7,12 +7,12 @@ import type { TranslatedCall } from "../translated-call.ts";
 /** Schema of a recorded answer. */
 export const recordedGenerated = generateAnswer.extend({ usage: generateAnswer.shape.usage.nullish() });
 
-/** Returns the chat completion of an answer to a translated request. */
+/** Returns the chat completion of an answer to a translated request. The text is empty; the model is the one of the request. */
 export function fromGenerated(
-  { request_id: id, choices, prompt_token_ids: prompt }: z.output<typeof recordedGenerated>,
+  { request_id: id, choices, prompt_token_ids: promptIds }: z.output<typeof recordedGenerated>,
   { body }: TranslatedCall,
 ): ChatCompletion {
-  const sampled = choices.map(({ index, token_ids: ids, finish_reason: reason, logprobs }) => ({
+  const chatChoices = choices.map(({ index, token_ids: ids, finish_reason: reason, logprobs }) => ({
     index,
     message: { role: "assistant", content: "", tool_calls: [] },
     finish_reason: reason,
@@ -22,5 +22,5 @@ export function fromGenerated(
       logprobs?.content?.map(({ logprob }) => logprob),
     ),
   }));
-  return completionOf({ id, model: String(body["model"] ?? "") }, prompt, sampled);
+  return completionOf({ id, model: String(body["model"] ?? "") }, promptIds, chatChoices);
 }

@@ -1,10 +1,10 @@
 /** Translation of a request of the token route (`POST /inference/v1/generate`) to a chat completion. */
 import { generateRequest } from "../../base/schema/index.ts";
-import { checkFields, given, isGiven, readMembers, reject, type Members, type OnUnsupported } from "../members.ts";
+import { checkFields, given, isGiven, readMembers, reject, without, type Members, type OnUnsupported } from "../members.ts";
 import type { TranslatedCall } from "../translated-call.ts";
 
-/** Fields of `sampling_params` about the text, which this dialect does not return. */
-const TEXT_FIELDS = new Set(["logprobs", "detokenize", "output_kind", "skip_special_tokens", "spaces_between_special_tokens"]);
+/** Fields of `sampling_params` that do not pass: settings of the text, which this dialect does not return, and the translated `logprobs`. */
+const HANDLED_FIELDS = new Set(["logprobs", "detokenize", "output_kind", "skip_special_tokens", "spaces_between_special_tokens"]);
 
 /**
  * Translates the body of `POST /inference/v1/generate`.
@@ -23,7 +23,7 @@ export function generateToChat(members: Members, onUnsupported: OnUnsupported = 
   if (typeof seed === "number" && !Number.isSafeInteger(seed))
     onUnsupported("sampling_params.seed", seed, "Send an integer beyond 2^53 as a string of digits");
   const body = {
-    ...Object.fromEntries(Object.entries(params).filter(([name]) => !TEXT_FIELDS.has(name))),
+    ...without(params, HANDLED_FIELDS),
     ...given({ model, cache_salt, priority, request_id: known["request_id"] }),
     ...(isGiven(logprobs) ? { logprobs: true, top_logprobs: logprobs } : {}),
     return_token_ids: true,

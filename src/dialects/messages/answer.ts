@@ -9,7 +9,7 @@ export function messageId(id: string): string {
   return id.replace(/^chatcmpl-/u, "msg_");
 }
 
-/** Returns the signature of a thinking block: a digest of its text, or the reasoning itself if the text is omitted. */
+/** Returns the signature of a thinking block: a digest of its text; with `isOmitted`, the reasoning itself, which the block does not show. */
 export function signatureOf(thinking: string, isOmitted: boolean): string {
   return isOmitted ? omittedSignature(thinking) : createHash("sha256").update(thinking).digest("base64");
 }
@@ -31,7 +31,11 @@ export interface MessageEnd {
   readonly stop_sequence: string | null;
 }
 
-/** Returns the reason for the end of a message. */
+/**
+ * Returns the reason for the end of a message from the end of a choice.
+ *
+ * @param hasCalls - Whether the message has a `tool_use` block.
+ */
 export function stopReasonOf(
   { finish_reason: reason, stop_reason: matched }: { readonly finish_reason?: string | null | undefined; readonly stop_reason?: unknown },
   hasCalls: boolean,
@@ -46,7 +50,7 @@ function thinkingBlock(reasoning: string, isOmitted: boolean): MessagesBlock {
   return { type: "thinking", thinking: isOmitted ? "" : reasoning, signature: signatureOf(reasoning, isOmitted) };
 }
 
-/** Returns the block of a tool call. Arguments that were cut short are a text block, because a `tool_use` block has an object. */
+/** Returns the block of a tool call. Truncated arguments become a text block, because the `input` of a `tool_use` block is an object. */
 function callBlock({ id, function: called }: ToolCall): MessagesBlock {
   const text = called.arguments ?? "{}";
   try {

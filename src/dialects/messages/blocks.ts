@@ -1,4 +1,4 @@
-/** Translation of the content blocks of Messages to chat messages. */
+/** Translation of the content blocks of Messages to chat messages. `chatMessages`, at the end, translates a message of a request. */
 import type { MessagesBlock, MessagesMessage, RequestMessage, ToolCall } from "../../base/schema/index.ts";
 import { assistantMessage, chatContent } from "../chat-messages.ts";
 import { BodyError, unsupportedMember, type OnUnsupported } from "../members.ts";
@@ -44,7 +44,7 @@ function toolMessage(block: MessagesBlock, path: string, onUnsupported: OnUnsupp
   };
 }
 
-/** Splits the blocks of a user's message into tool results and texts, in order; adjacent texts are one message. */
+/** Returns the messages of a user's blocks, in order: one per tool result, and one per run of adjacent texts. */
 function userMessages(blocks: readonly MessagesBlock[], role: string, path: string, onUnsupported: OnUnsupported): RequestMessage[] {
   const messages: RequestMessage[] = [];
   let texts: MessagesBlock[] = [];
@@ -65,23 +65,25 @@ function userMessages(blocks: readonly MessagesBlock[], role: string, path: stri
 
 /** Returns a `tool_use` block as a tool call. */
 function toolCall(block: MessagesBlock, path: string): ToolCall {
-  // The input of a recorded stream is the text of the arguments.
   const { input = {} } = block as { readonly input?: unknown };
-  const called = { name: required(block, "name", path), arguments: typeof input === "string" ? input : JSON.stringify(input) };
+  // A recorded stream has the arguments as JSON text.
+  const argumentsText = typeof input === "string" ? input : JSON.stringify(input);
+  const called = { name: required(block, "name", path), arguments: argumentsText };
   return { id: required(block, "id", path), type: "function", function: called };
 }
 
 /** Start of a signature that contains omitted reasoning. */
-const OMITTED = "whetstone-reasoning:";
+const OMITTED_PREFIX = "whetstone-reasoning:";
 
-/** Returns the signature of a thinking block whose text is omitted, with which the client returns the reasoning. */
+/** Returns the signature of a thinking block without text. The client sends it back in the next request, and with it the reasoning. */
 export function omittedSignature(reasoning: string): string {
-  return OMITTED + toOpaque(reasoning);
+  return OMITTED_PREFIX + toOpaque(reasoning);
 }
 
 /** Returns the reasoning in the signature of a thinking block without text; empty for the signature of another provider. */
 function omittedReasoning(signature: string | undefined): string {
-  return signature?.startsWith(OMITTED) === true ? (fromOpaque(signature.slice(OMITTED.length)) ?? "") : "";
+  if (signature?.startsWith(OMITTED_PREFIX) !== true) return "";
+  return fromOpaque(signature.slice(OMITTED_PREFIX.length)) ?? "";
 }
 
 /**

@@ -11,21 +11,25 @@ const TYPES: Readonly<Record<number, string>> = {
   503: "overloaded_error",
 };
 
-/** Details by which the tool runner of Anthropic's client recognizes that it has to send whole conversations. */
-const NO_THREADS = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
+/**
+ * Details of the error for `thread`, the field with which Anthropic's client refers to an earlier conversation. They cause its tool runner
+ * to send whole conversations.
+ */
+const THREADS_UNSUPPORTED = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
 
 /**
- * Converts an error body of the service.
+ * Converts an error body of the service. Members that the Messages API does not have are kept as extensions.
  *
  * @param requestId - Identifier of the request. @default none
  */
 export function toMessagesError({ error }: ErrorBody, requestId?: string): MessagesError {
-  const { message, param, code, error_code, failed_generation: text } = error;
-  const type = TYPES[code] ?? (code >= 500 ? "api_error" : "invalid_request_error");
-  const details = param === "thread" && error_code === "E_UNSUPPORTED" ? { details: NO_THREADS } : {};
+  const { message, param, code: status, error_code, failed_generation: generatedText } = error;
+  const type = TYPES[status] ?? (status >= 500 ? "api_error" : "invalid_request_error");
+  const generation = generatedText === undefined ? {} : { failed_generation: generatedText };
+  const details = param === "thread" && error_code === "E_UNSUPPORTED" ? { details: THREADS_UNSUPPORTED } : {};
   return {
     type: "error",
-    error: { type, message, param, code, error_code, ...(text === undefined ? {} : { failed_generation: text }), ...details },
+    error: { type, message, param, code: status, error_code, ...generation, ...details },
     ...(requestId === undefined ? {} : { request_id: requestId }),
   };
 }

@@ -5,16 +5,16 @@ import { isHostedTool, RUN_IN_CLIENT } from "../hosted-tools.ts";
 import { chatMessages, contentOf } from "./blocks.ts";
 import { last } from "../../base/util/values.ts";
 
-/** Fields that chat completions do not have; every other field passes unchanged. */
-const OWN_FIELDS = new Set([
+/** Fields that this file translates, checks or ignores; every other field passes unchanged. */
+const HANDLED_FIELDS = new Set([
   ...["system", "messages", "tools", "tool_choice", "stop_sequences", "thinking", "output_config", "output_format", "stream"],
   ...["metadata", "service_tier", "betas", "context_management", "cache_control", "inference_geo", "speed", "max_tokens"],
   ...["container", "mcp_servers", "thread", "n"],
 ]);
 
 /**
- * Returns the tools of a chat completion. Hosted tools are left out. Other tools without an `input_schema` of their own are unsupported;
- * accepted ones are left out.
+ * Returns the functions that the client runs as tools of a chat completion. Other tools are left out: hosted ones, and, unless `onUnsupported`
+ * throws, tools with a schema that only Anthropic's models know.
  */
 function chatTools(tools: readonly MessagesTool[], onUnsupported: OnUnsupported): Members[] {
   return tools.flatMap(({ type, name, description, input_schema: parameters }, index) => {
@@ -26,24 +26,34 @@ function chatTools(tools: readonly MessagesTool[], onUnsupported: OnUnsupported)
   });
 }
 
-/** Fields for tools and their choice. */
+/** Returns the fields for tools and their choice. */
 function toolFields({ tools, tool_choice: choice }: MessagesRequest, onUnsupported: OnUnsupported): Members {
   const functions = tools?.length ? chatTools(tools, onUnsupported) : [];
-  const { type = null, name = "" } = choice ?? {};
-  const forced = tools?.find((tool) => type === "tool" && tool.name === name && isHostedTool(tool.type));
-  if (forced !== undefined) onUnsupported("tool_choice.name", name, RUN_IN_CLIENT);
-  // All tools of the request are hosted and were left out.
-  const isBare = tools?.length ? functions.length === 0 : false;
-  if (isBare && type === "any") onUnsupported("tool_choice.type", type, RUN_IN_CLIENT);
-  const choices = { auto: "auto", any: "required", none: "none", tool: { type: "function", function: { name } } };
   return given({
     tools: functions.length > 0 ? functions : null,
-    tool_choice: type === null || forced !== undefined || (isBare && type !== "tool") ? null : choices[type],
+    tool_choice: chatChoice({ tools, choice, hasFunctions: functions.length > 0 }, onUnsupported),
     parallel_tool_calls: choice?.disable_parallel_tool_use === true ? false : null,
   });
 }
 
-/** Fields for the form of the text. */
+/** Returns the choice of a tool for chat completions. Null without a choice, and for a choice among tools that were left out. */
+function chatChoice(
+  { tools, choice, hasFunctions }: { tools: MessagesRequest["tools"]; choice: MessagesRequest["tool_choice"]; hasFunctions: boolean },
+  onUnsupported: OnUnsupported,
+): unknown {
+  if (!choice) return null;
+  const { type, name = "" } = choice;
+  if (type === "tool") {
+    const isHosted = tools?.some((tool) => tool.name === name && isHostedTool(tool.type)) === true;
+    if (isHosted) onUnsupported("tool_choice.name", name, RUN_IN_CLIENT);
+    return isHosted ? null : { type: "function", function: { name } };
+  }
+  const hasHostedAlone = tools?.length ? !hasFunctions : false;
+  if (hasHostedAlone && type === "any") onUnsupported("tool_choice.type", type, RUN_IN_CLIENT);
+  return hasHostedAlone ? null : { auto: "auto", any: "required", none: "none" }[type];
+}
+
+/** Returns the fields for the form of the text and the effort of reasoning. */
 function formFields({ output_config: config, output_format: legacyFormat }: MessagesRequest, onUnsupported: OnUnsupported): Members {
   const format = (config?.format ?? legacyFormat ?? null) as Members | null;
   const effort = config?.effort === "xhigh" || config?.effort === "max" ? "high" : config?.effort;
@@ -55,13 +65,13 @@ function formFields({ output_config: config, output_format: legacyFormat }: Mess
   });
 }
 
-/** Fields for reasoning. The template decides whether `enable_thinking` has an effect. */
+/** Returns the fields for reasoning. The chat template decides whether `enable_thinking` has an effect. */
 function thinkingFields({ thinking, chat_template_kwargs: kwargs }: MessagesRequest): Members {
   if (!thinking) return {};
   return { chat_template_kwargs: { enable_thinking: thinking.type !== "disabled", ...(kwargs as Members | undefined) } };
 }
 
-/** Fields with which the model continues a last message of the assistant. */
+/** Returns the fields with which the model continues the last message, if it is a text of the assistant. */
 function prefillFields(messages: readonly MessagesMessage[]): Members {
   const { role, content } = last(messages);
   const hasCalls = Array.isArray(content) && content.some(({ type }) => type === "tool_use");
@@ -90,7 +100,7 @@ export function messagesToChat(members: Members, onUnsupported: OnUnsupported = 
     onUnsupported("mcp_servers", members["mcp_servers"], "Connect to MCP servers in the client, and offer their tools in `tools`");
   const system = request.system ? [{ role: "system", content: contentOf(request.system, "system", onUnsupported) }] : [];
   const body = {
-    ...without(members, OWN_FIELDS),
+    ...without(members, HANDLED_FIELDS),
     messages: [...system, ...request.messages.flatMap((message, index) => chatMessages(message, `messages.${index}`, onUnsupported))],
     ...given({ max_tokens: request.max_tokens, stop: request.stop_sequences }),
     ...toolFields(request, onUnsupported),

@@ -1,4 +1,4 @@
-/** Translation of a chat completion to a response of the Responses API. */
+/** Translation of a chat completion to a response of the Responses API. `toResponse`, at the end, builds a whole response. */
 import type {
   ChatCompletion,
   ErrorBody,
@@ -24,7 +24,7 @@ export interface ResponsesHead {
 /** Prefixes of the identifiers of items, by type. */
 const PREFIXES = { reasoning: "rs", message: "msg", function_call: "fc" };
 
-/** Returns the identifier of an item: the response's own, with the prefix of the type and the item's index. */
+/** Returns the identifier of an item: the one of the response, with the prefix of the type and the index in `output`. */
 export function itemId({ id }: ResponsesHead, type: keyof typeof PREFIXES, index: number): string {
   return `${PREFIXES[type]}_${id.slice("resp_".length)}_${index}`;
 }
@@ -48,7 +48,7 @@ export function reasoningItem(head: ResponsesHead, index: number, text: string):
   };
 }
 
-/** Returns a text part. */
+/** Returns a text part of a message item. */
 export function outputTextPart(text: string, logprobs: readonly LogprobEntry[]): Members {
   return { type: "output_text", text, annotations: [], logprobs };
 }
@@ -109,9 +109,10 @@ function outputOf(head: ResponsesHead, completion: ChatCompletion, status: strin
   return output;
 }
 
-/** Returns the token counts. Reasoning and writes to the prefix cache are not counted on their own: both are 0. */
+/** Returns the token counts. Tokens of reasoning and writes to the prefix cache are not counted separately: both counts are 0. */
 export function responsesUsage(usage: Usage | null | undefined): NonNullable<ResponsesAnswer["usage"]> {
-  const [input, output] = [usage?.prompt_tokens ?? 0, usage?.completion_tokens ?? 0];
+  const input = usage?.prompt_tokens ?? 0;
+  const output = usage?.completion_tokens ?? 0;
   return {
     input_tokens: input,
     input_tokens_details: { cached_tokens: cachedTokens(usage), cache_write_tokens: 0 },
@@ -121,7 +122,7 @@ export function responsesUsage(usage: Usage | null | undefined): NonNullable<Res
   };
 }
 
-/** Members of a response that the request determines. */
+/** Returns the members of a response that repeat the request or are constant. */
 export function echoedMembers({ request }: ResponsesHead): Members {
   return {
     instructions: request.instructions ?? null,
@@ -152,12 +153,13 @@ export function responseStatus(finishReason: string | null | undefined): Pick<Re
 
 /** Returns the error of a failed response. Its `code` is one of the codes that OpenAI's client knows; `error_code` is an extension. */
 export function responseError({ message, code: status, error_code }: ErrorBody["error"]): Members {
+  if (status === 429) return { code: "rate_limit_exceeded", message, error_code };
+  // The output of the model caused these two errors, and not the request, although their status is below 500.
   const isInvalid = status < 500 && error_code !== "E_OUTPUT" && error_code !== "E_NON_FINITE";
-  const code = status === 429 ? "rate_limit_exceeded" : isInvalid ? "invalid_prompt" : "server_error";
-  return { code, message, error_code };
+  return { code: isInvalid ? "invalid_prompt" : "server_error", message, error_code };
 }
 
-/** Returns an item of a request as it is listed: with type, id and text parts. */
+/** Returns an item of a request as the list of input items shows it: with type, status, id, and text as a list of parts. */
 export function inputItem(
   { id: responseId }: Pick<ResponsesHead, "id">,
   item: ResponsesItem,
@@ -165,12 +167,12 @@ export function inputItem(
 ): ResponsesItem & { id: string } {
   const { type = "message", role, content } = item;
   const isText = type === "message" && typeof content === "string";
-  const text = role === "assistant" ? { type: "output_text", text: content, annotations: [] } : { type: "input_text", text: content };
+  const textPart = role === "assistant" ? { type: "output_text", text: content, annotations: [] } : { type: "input_text", text: content };
   return {
     status: "completed",
     ...item,
     type,
-    ...(isText ? { content: [text] as ResponsesItem["content"] } : {}),
+    ...(isText ? { content: [textPart] as ResponsesItem["content"] } : {}),
     id: item.id ?? `in_${responseId.slice("resp_".length)}_${index}`,
   };
 }

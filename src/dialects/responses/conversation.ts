@@ -1,4 +1,7 @@
-/** Conversation that a request continues: the items of previous responses, and references to items. */
+/**
+ * Conversation of a request of the Responses API. A request can continue a response (`previous_response_id`) and refer to single items
+ * (`item_reference`); both are replaced by the items themselves.
+ */
 import { ArgumentError } from "../../base/errors.ts";
 import type { ResponsesItem, ResponsesRequest } from "../../base/schema/index.ts";
 
@@ -9,7 +12,7 @@ type MaybePromise<T> = T | Promise<T>;
 
 /** Response that a later request can continue. */
 export interface ContinuedResponse {
-  /** Response that its request continued; null for none. */
+  /** Id of the response that its request continued; null if it began a conversation. */
   readonly previousId: string | null;
   /** Items of its request, without the items of earlier responses. */
   readonly input: readonly ResponsesItem[];
@@ -32,16 +35,16 @@ export interface ResponsesConversation {
   readonly items: readonly ResponsesItem[];
 }
 
-/** Returns the input as items. */
+/** Returns the input as items; a text is a message of the user. */
 function itemsOf(input: ResponsesRequest["input"]): readonly ResponsesItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
 /** Returns the items with references replaced by the items that they name. */
-async function resolved(items: readonly ResponsesItem[], { item: find }: ResponseLookup): Promise<ResponsesItem[]> {
-  const found: ResponsesItem[] = [];
-  for (const item of items) found.push(item.type === "item_reference" ? await find(item.id ?? "") : item);
-  return found;
+async function withoutReferences(items: readonly ResponsesItem[], { item: findItem }: ResponseLookup): Promise<ResponsesItem[]> {
+  const resolved: ResponsesItem[] = [];
+  for (const item of items) resolved.push(item.type === "item_reference" ? await findItem(item.id ?? "") : item);
+  return resolved;
 }
 
 /**
@@ -50,21 +53,22 @@ async function resolved(items: readonly ResponsesItem[], { item: find }: Respons
  * @throws ArgumentError `E_ARGUMENT` for more than {@link MAX_CHAIN} previous responses; any error of the lookup.
  */
 export async function conversationOf(
-  { input: given, previous_response_id: previousId }: Pick<ResponsesRequest, "input" | "previous_response_id">,
+  request: Pick<ResponsesRequest, "input" | "previous_response_id">,
   lookup: ResponseLookup,
 ): Promise<ResponsesConversation> {
-  const input = await resolved(itemsOf(given), lookup);
-  const parts: (readonly ResponsesItem[])[] = [input];
-  for (let id = previousId ?? null; id !== null;) {
-    if (parts.length > MAX_CHAIN) {
+  const input = await withoutReferences(itemsOf(request.input), lookup);
+  const turnsNewestFirst: (readonly ResponsesItem[])[] = [input];
+  let previousId = request.previous_response_id ?? null;
+  while (previousId !== null) {
+    if (turnsNewestFirst.length > MAX_CHAIN) {
       const message = `Expected \`previous_response_id\` to continue at most ${MAX_CHAIN} responses, got a longer chain; start a new one with the conversation as \`input\``;
       throw new ArgumentError(message, { param: "previous_response_id" });
     }
-    const previous = await lookup.response(id);
-    parts.push([...(await resolved(previous.input, lookup)), ...previous.output]);
-    id = previous.previousId;
+    const previous = await lookup.response(previousId);
+    turnsNewestFirst.push([...(await withoutReferences(previous.input, lookup)), ...previous.output]);
+    ({ previousId } = previous);
   }
-  return { input, items: parts.toReversed().flat() };
+  return { input, items: turnsNewestFirst.toReversed().flat() };
 }
 
 /** Returns the part of a recorded request and its response that a later request can continue. */

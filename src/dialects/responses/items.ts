@@ -1,4 +1,7 @@
-/** Translation of the items of the Responses API to chat messages. */
+/**
+ * Translation of the items of the Responses API to chat messages; `messagesOf`, at the end, is the entry. Reasoning, text and function calls
+ * of one turn of the assistant are separate items, and become one message.
+ */
 import type { RequestMessage, ResponsesItem, ToolCall } from "../../base/schema/index.ts";
 import { assistantMessage, chatContent } from "../chat-messages.ts";
 import { BodyError, reject, unsupportedMember, type Members, type OnUnsupported } from "../members.ts";
@@ -27,9 +30,11 @@ function joinTexts(parts: unknown): string {
     .join("\n");
 }
 
-/** Returns the text of a reasoning item: its content, or else its opaque content, or else its summary. */
+/** Returns the text of a reasoning item: its content; without content its opaque content; without either its summary. */
 function reasoningText({ content, encrypted_content: opaque, summary }: ResponsesItem): string {
-  return joinTexts(content) || (fromOpaque(opaque) ?? joinTexts(summary));
+  const text = joinTexts(content);
+  if (text !== "") return text;
+  return fromOpaque(opaque) ?? joinTexts(summary);
 }
 
 /** Message of the assistant under construction. */
@@ -39,19 +44,19 @@ interface AssistantDraft {
   readonly calls: ToolCall[];
 }
 
-/** Converter of items, in order, to messages: adjacent items of the assistant are one message. */
-class Messages {
+/** Converter of items, added in their order, to messages. */
+class MessageConverter {
   readonly messages: RequestMessage[] = [];
   readonly #onUnsupported: OnUnsupported;
-  /** Message of the assistant under construction; null without one. */
+  /** Message of the assistant that the next item may continue; null after any other message. */
   #draft: AssistantDraft | null = null;
 
   constructor(onUnsupported: OnUnsupported) {
     this.#onUnsupported = onUnsupported;
   }
 
-  /** Returns the assistant's message that an item continues; begins a new message without one to continue, or if `isComplete` holds. */
-  #assistant(isComplete: (draft: AssistantDraft) => boolean): AssistantDraft {
+  /** Returns the draft for an item of the assistant. The item begins a new message if there is no draft, or `isComplete` holds for it. */
+  #assistantDraft(isComplete: (draft: AssistantDraft) => boolean): AssistantDraft {
     if (this.#draft === null || isComplete(this.#draft)) {
       this.flush();
       this.#draft = { reasoning: "", content: null, calls: [] };
@@ -59,7 +64,7 @@ class Messages {
     return this.#draft;
   }
 
-  /** Ends the message of the assistant under construction, if there is one. */
+  /** Adds the message of the draft, if there is one. */
   flush(): void {
     const draft = this.#draft;
     this.#draft = null;
@@ -76,33 +81,42 @@ class Messages {
   }
 
   /** Adds a message item. */
-  #message(item: ResponsesItem, path: string): void {
+  #addMessage(item: ResponsesItem, path: string): void {
     const role = required(item, "role", path);
     const content = this.#content(item.content, `${path}.content`);
     if (role === "assistant") {
-      this.#assistant((draft) => draft.content !== null || draft.calls.length > 0).content = content;
+      const message = this.#assistantDraft((draft) => draft.content !== null || draft.calls.length > 0);
+      message.content = content;
       return;
     }
     this.flush();
     this.messages.push({ role, content });
   }
 
+  /** Adds an item with reasoning, which begins the message of the text and calls after it. */
+  #addReasoning(item: ResponsesItem): void {
+    const message = this.#assistantDraft((draft) => draft.content !== null || draft.calls.length > 0 || draft.reasoning !== "");
+    message.reasoning = reasoningText(item);
+  }
+
+  /** Adds a function call to the message of the assistant before it. */
+  #addCall(item: ResponsesItem, path: string): void {
+    const namespace = typeof item["namespace"] === "string" ? item["namespace"] : undefined;
+    const name = chatName({ name: required(item, "name", path), namespace });
+    const called = { name, arguments: required(item, "arguments", path) };
+    const message = this.#assistantDraft(() => false);
+    message.calls.push({ id: required(item, "call_id", path), type: "function", function: called });
+  }
+
   /** Adds an item. `path` is its path in the body. */
   add(item: ResponsesItem, path: string): void {
     switch (item.type ?? "message") {
       case "message":
-        return this.#message(item, path);
+        return this.#addMessage(item, path);
       case "reasoning":
-        this.#assistant((draft) => draft.content !== null || draft.calls.length > 0 || draft.reasoning !== "").reasoning =
-          reasoningText(item);
-        return;
-      case "function_call": {
-        const { namespace } = item;
-        const name = { name: required(item, "name", path), ...(typeof namespace === "string" ? { namespace } : {}) };
-        const called = { name: chatName(name), arguments: required(item, "arguments", path) };
-        this.#assistant(() => false).calls.push({ id: required(item, "call_id", path), type: "function", function: called });
-        return;
-      }
+        return this.#addReasoning(item);
+      case "function_call":
+        return this.#addCall(item, path);
       case "function_call_output":
         this.flush();
         this.messages.push({
@@ -129,7 +143,7 @@ class Messages {
  *   images and files unless `onUnsupported` accepts them.
  */
 export function messagesOf(items: readonly ResponsesItem[], onUnsupported: OnUnsupported = reject, path = "input"): RequestMessage[] {
-  const converter = new Messages(onUnsupported);
+  const converter = new MessageConverter(onUnsupported);
   for (const [index, item] of items.entries()) converter.add(item, `${path}.${index}`);
   converter.flush();
   return converter.messages;

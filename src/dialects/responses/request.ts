@@ -5,8 +5,8 @@ import { messagesOf } from "./items.ts";
 import { isHostedTool, RUN_IN_CLIENT } from "../hosted-tools.ts";
 import { chatName, chatTools } from "./tools.ts";
 
-/** Fields that chat completions do not have; every other field passes unchanged. */
-const OWN_FIELDS = new Set([
+/** Fields that this file translates, checks or ignores; every other field passes unchanged. */
+const HANDLED_FIELDS = new Set([
   ...["input", "instructions", "previous_response_id", "store", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens"],
   ...["reasoning", "text", "include", "top_logprobs", "metadata", "stream", "stream_options", "truncation", "background"],
   ...["conversation", "prompt", "context_management", "moderation", "max_tool_calls", "service_tier", "safety_identifier"],
@@ -17,7 +17,7 @@ const LOGPROBS = "message.output_text.logprobs";
 /** Values of `include` that are supported. */
 const INCLUDES = [LOGPROBS, "reasoning.encrypted_content"];
 
-/** Additions to the calls of hosted tools, which no response has. */
+/** Values of `include` for calls of hosted tools. They are accepted without an effect, because no response has such a call. */
 const HOSTED_INCLUDES = [
   "web_search_call.results",
   "web_search_call.action.sources",
@@ -26,7 +26,7 @@ const HOSTED_INCLUDES = [
   "computer_call_output.output.image_url",
 ];
 
-/** Features that this service does not have, with the values that ask for nothing. */
+/** Fields of features that this service does not have, with the values that request nothing. */
 const UNSUPPORTED = {
   background: [false],
   conversation: [],
@@ -48,13 +48,13 @@ function chatChoice(choice: ResponsesRequest["tool_choice"], onUnsupported: OnUn
   return null;
 }
 
-/** Fields for tools and their choice. */
+/** Returns the fields for tools and their choice. */
 function toolFields({ tools, tool_choice: choice }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
   if (!tools?.length) return {};
   const functions = chatTools(tools, onUnsupported);
   const chosen = chatChoice(choice, onUnsupported);
   if (functions.length > 0 || (typeof chosen === "object" && chosen !== null)) return { tools: functions, tool_choice: chosen };
-  // The model has no tool, and may call none.
+  // All tools are hosted and were left out, so that the model cannot call any.
   if (chosen === "required") onUnsupported("tool_choice", chosen, RUN_IN_CLIENT);
   return {};
 }
@@ -73,8 +73,8 @@ function responseFormat(text: ResponsesRequest["text"], onUnsupported: OnUnsuppo
 function logprobFields({ include, top_logprobs: top, logprobs }: ResponsesRequest, onUnsupported: OnUnsupported): Members {
   const unknown = include?.find((name) => !INCLUDES.includes(name) && !HOSTED_INCLUDES.includes(name));
   if (unknown !== undefined) onUnsupported("include", unknown, `Expected ${INCLUDES.join(" or ")}`);
-  const isAsked = include?.includes(LOGPROBS) === true || (top ?? 0) > 0 || logprobs === true;
-  return isAsked ? given({ logprobs: true, top_logprobs: top }) : {};
+  const isRequested = include?.includes(LOGPROBS) === true || (top ?? 0) > 0 || logprobs === true;
+  return isRequested ? given({ logprobs: true, top_logprobs: top }) : {};
 }
 
 /** Parses the body of `POST /v1/responses`. @throws BodyError `E_ARGUMENT` for a malformed body. */
@@ -101,7 +101,7 @@ export function responsesToChat(
 ): Members {
   const { instructions, reasoning, parallel_tool_calls, max_output_tokens } = request;
   return {
-    ...without(members, OWN_FIELDS),
+    ...without(members, HANDLED_FIELDS),
     messages: [...(instructions ? [{ role: "system", content: instructions }] : []), ...messagesOf(items, onUnsupported)],
     ...given({
       ...toolFields(request, onUnsupported),

@@ -1,4 +1,7 @@
-/** Tools of the Responses API as functions of a chat completion. */
+/**
+ * Tools of the Responses API as functions of a chat completion, and names of functions in both directions: a function `f` of the namespace `n`
+ * is named `n.f` in a chat completion.
+ */
 import type { ResponsesRequest, ResponsesTool } from "../../base/schema/index.ts";
 import { isHostedTool } from "../hosted-tools.ts";
 import { BodyError, given, type Members, type OnUnsupported } from "../members.ts";
@@ -20,7 +23,7 @@ function requiredName(tool: Members, path: string): string {
   throw new BodyError(`Expected \`${path}.name\` to be a string`, { param: `${path}.name` });
 }
 
-/** Returns a tool as a list: a function, or nothing for a tool that is left out. */
+/** Returns a tool as a list with one function, empty for a tool that is left out. */
 function chatTool(tool: Members, path: string, onUnsupported: OnUnsupported, namespace?: string): Members[] {
   const { type, description, parameters } = tool;
   if (type === "function")
@@ -45,16 +48,16 @@ export function chatTools(tools: readonly ResponsesTool[], onUnsupported: OnUnsu
     const path = `tools.${index}`;
     if (tool.type !== "namespace") return chatTool(tool, path, onUnsupported);
     const namespace = requiredName(tool, path);
-    return membersOf(tool).flatMap((inner, position) => chatTool(inner, `${path}.tools.${position}`, onUnsupported, namespace));
+    return membersOf(tool).flatMap((member, position) => chatTool(member, `${path}.tools.${position}`, onUnsupported, namespace));
   });
 }
 
-/** Returns the function that a chat completion calls by its name. */
+/** Returns the name and namespace of the function that a chat completion calls by `name`; the inverse of {@link chatName}. */
 export function calledName({ tools }: ResponsesRequest, name: string): FunctionName {
   for (const tool of tools ?? []) {
     if (tool.type !== "namespace" || tool.name === undefined) continue;
-    const inner = membersOf(tool).find((each) => chatName({ name: String(each["name"]), namespace: tool.name }) === name);
-    if (inner !== undefined) return { name: String(inner["name"]), namespace: tool.name };
+    const called = membersOf(tool).find((member) => chatName({ name: String(member["name"]), namespace: tool.name }) === name);
+    if (called !== undefined) return { name: String(called["name"]), namespace: tool.name };
   }
   return { name };
 }
