@@ -1,5 +1,5 @@
 /** The dialect of chat completions: its requests need no translation, and its answers and events are sent as the pipeline returns them. */
-import type { Dialect } from "./dialect.ts";
+import type { BodyBuilder, Dialect } from "./dialect.ts";
 import type { Opened, Translated } from "./translations.ts";
 
 /** Dialect of chat completions. */
@@ -7,10 +7,12 @@ export const chatDialect: Dialect<Opened<Translated<"chat">>, "chat"> = {
   name: "chat",
   open({ calls }) {
     let body: unknown;
-    return {
-      calls,
-      answer: { push: ({ json }) => void (body = json()), end: () => body },
-      shaper: "chunks",
+    const answer: BodyBuilder = {
+      push({ json }) {
+        body = json();
+      },
+      end: () => body,
     };
+    return { calls, answer, shaper: "chunks" };
   },
 };

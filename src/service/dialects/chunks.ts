@@ -9,7 +9,7 @@ const PING_MS = 10_000;
 
 const encoder = new TextEncoder();
 
-/** Returns the text of events. */
+/** Returns events in the format of server-sent events. */
 function eventText(events: readonly ServerEvent[]): string {
   let text = "";
   for (const { name, data } of events)
@@ -23,8 +23,12 @@ interface CallBatch extends ChunkBatch {
   readonly call?: number | undefined;
 }
 
-/** Reader of chat completions that run concurrently; a batch is the last one if no completion has more. */
+/**
+ * Reader of chat completions that run concurrently. Each batch comes from one of them, in the order in which batches are available; the last
+ * batch is the one after which no completion has more, or a failure.
+ */
 class MergedChunks {
+  /** Next batch of each completion that has not ended, by the index of the completion. */
   readonly #pending = new Map<number, Promise<{ source: ChunkSource; call: number; batch: ChunkBatch }>>();
 
   constructor(sources: readonly ChunkSource[]) {
@@ -59,7 +63,7 @@ export interface ShapedStreamOptions {
 
 /**
  * Returns the event stream of a dialect. Events are generated at the rate of the reader; a reader that waits gets a ping after each
- * `pingMs`.
+ * `pingMs`. A failure cancels all sources and ends the stream with the events of the failure.
  *
  * @param sources - Chunks of chat completions with `stream: true`; at least one.
  */
@@ -81,6 +85,22 @@ export function shapedStream(
     await cancel();
     return eventText(shaper.fail(failure));
   };
+  /** Reads batches until they result in events or the stream ends; null if the reader has cancelled the stream. */
+  const nextEvents = async (): Promise<{ readonly text: string; readonly isLast: boolean } | null> => {
+    let text = "";
+    try {
+      for (;;) {
+        const { chunks, failure, call = 0, isLast } = await source.next();
+        if (isCancelled) return null;
+        for (const chunk of chunks) text += eventText(shaper.push(chunk, call));
+        if (failure !== null) text += await failureText(failure);
+        else if (isLast) text += eventText(await shaper.end());
+        if (text !== "" || isLast) return { text, isLast };
+      }
+    } catch (error) {
+      return { text: text + (await failureText(explain(error))), isLast: true };
+    }
+  };
   return new ReadableStream<Uint8Array>(
     {
       start(controller) {
@@ -91,30 +111,17 @@ export function shapedStream(
       async pull(controller) {
         isWaiting = true;
         timer.refresh();
-        let text = "";
-        let isLast = false;
-        try {
-          while (text === "" && !isLast) {
-            const batch = await source.next();
-            if (isCancelled) return;
-            const { chunks, failure, call = 0 } = batch;
-            ({ isLast } = batch);
-            for (const chunk of chunks) text += eventText(shaper.push(chunk, call));
-            if (failure !== null) text += await failureText(failure);
-            else if (isLast) text += eventText(await shaper.end());
-          }
-        } catch (error) {
-          isLast = true;
-          text += await failureText(explain(error));
-        }
+        const events = await nextEvents();
+        if (events === null) return;
         isWaiting = false;
-        controller.enqueue(encoder.encode(text));
-        if (!isLast) return;
+        controller.enqueue(encoder.encode(events.text));
+        if (!events.isLast) return;
         clearInterval(timer);
         controller.close();
       },
       cancel,
     },
+    // Nothing is generated ahead of the reader.
     { highWaterMark: 0 },
   );
 }

@@ -1,4 +1,4 @@
-/** Chat completions that the service asks for itself, answered by the pipeline that answers requests. */
+/** Chat completions that the service itself requests, for graders and jobs, answered by the pipeline that answers requests of clients. */
 import { EngineError } from "../../base/errors.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { Members } from "../../dialects/index.ts";
@@ -14,7 +14,7 @@ type CompletionContext = Pick<DialectContext, "pipeline" | "translator">;
 /** Answers a chat request of the service. @throws Any error of the request. */
 export type Complete = (request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }) => Promise<ChatCompletion>;
 
-/** Opens a chat request of the service, which is not streamed. */
+/** Opens a chat request of the service; its answer is not streamed. */
 export async function openRequest(
   { pipeline, translator }: CompletionContext,
   request: ChatCompletionRequest,
@@ -29,7 +29,7 @@ export async function openRequest(
  *
  * @param context - Pipeline and reader of requests.
  * @param principal - Principal of the requests.
- * @param conversation - Returns the name of a request's conversation. @default one conversation
+ * @param conversation - Returns the conversation of a request, see `RenderCall.conversation`. @default the empty name for all requests
  */
 export function completeWith(context: CompletionContext, principal: Principal, conversation: () => string = () => ""): Complete {
   const { pipeline } = context;

@@ -5,10 +5,11 @@ import { builtAnswer, type Dialect } from "./dialect.ts";
 import type { Opened, TranslatedTexts } from "./translations.ts";
 import { CompletionEvents, TextCompletionAnswer, type Echo } from "../../dialects/completions/answer.ts";
 
-function echoOf({ prompt }: OpenedChat, { ids, tokenizer }: RenderedCall): Echo {
-  const list = [...ids];
-  const text = prompt !== undefined && "text" in prompt ? prompt.text : tokenizer.decode(list);
-  return { text, ids: list, tokens: list.map((id) => tokenizer.tokenText(id)) };
+/** Returns the echo of a prompt: its text as the client sent it, or the text of its token ids. */
+function echoOf({ prompt }: OpenedChat, { ids: promptIds, tokenizer }: RenderedCall): Echo {
+  const ids = [...promptIds];
+  const text = prompt !== undefined && "text" in prompt ? prompt.text : tokenizer.decode(ids);
+  return { text, ids, tokens: ids.map((id) => tokenizer.tokenText(id)) };
 }
 
 /** Dialect of OpenAI's text completions. */

@@ -1,4 +1,7 @@
-/** The interface of an API dialect: translation of requests to chat completions, and of their answers and errors back. */
+/**
+ * The interface of an API dialect. A request passes through three forms: `Translation` (bodies of chat completions), `Opened` in
+ * `translations.ts` (parsed chat completions), and `OpenRequest` (with the conversion of the answer), which `handler.ts` runs.
+ */
 import type { AnswerBuilder, EventShaper, ServerEvent } from "../../dialects/answer-builder.ts";
 import type { DialectName } from "../../dialects/index.ts";
 import type { ChatCompletion } from "../../base/schema/index.ts";
@@ -20,7 +23,7 @@ export interface BodyBuilder {
   end(): unknown;
 }
 
-/** Returns the builder of a response to a request with one call. `toBody` converts its answer. */
+/** Returns the builder of a response to a request with one call. `toBody` converts its completion to an object or to JSON. */
 export function singleAnswer(toBody: (completion: ChatCompletion) => unknown): BodyBuilder {
   let body: unknown;
   return {
@@ -45,7 +48,7 @@ export interface OpenRequest {
   readonly shaper: EventShaper | "chunks" | null;
 }
 
-/** Caller of a dialect. */
+/** Access of a dialect to its caller and to the chat pipeline. */
 export interface DialectCaller {
   /** Owner of the responses that the request stores and may read. */
   readonly owner: string;

@@ -1,4 +1,7 @@
-/** The request handler shared by the routes of all dialects. */
+/**
+ * The request handlers shared by the routes of all dialects: `answerDialect` for requests that sample, `answerRendered` for requests about
+ * tokens.
+ */
 import { setMaxListeners } from "node:events";
 import { EngineError } from "../../base/errors.ts";
 import type { Charged } from "../quotas/quotas.ts";
@@ -45,14 +48,14 @@ export interface DialectContext {
   readonly slices: TimeSlices;
 }
 
-/** Returns a response with a JSON body: an object, or JSON as text or as a stream. A text is written without a stream. */
+/** Returns a response with a JSON body: an object, or JSON as text or as a stream. */
 function jsonResponse(body: unknown): Response {
-  const isWritten = typeof body === "string" || body instanceof ReadableStream;
-  const json = isWritten ? (body as string | ReadableStream<Uint8Array>) : JSON.stringify(body);
+  const isJson = typeof body === "string" || body instanceof ReadableStream;
+  const json = isJson ? (body as string | ReadableStream<Uint8Array>) : JSON.stringify(body);
   return new Response(json, { headers: { "content-type": "application/json" } });
 }
 
-/** Returns the origin of a chat completion. */
+/** Returns the scope of a request's logs, metrics and traces. */
 function scopeOf(c: ServiceRequest): RequestScope {
   const { incoming } = c.env;
   return { id: requestIdOf(incoming), entity: callerOf(c).entity, headers: incoming.headers };
@@ -81,6 +84,7 @@ async function readRequest(pipeline: ChatPipeline, scope: RequestScope, c: Servi
 /** Stands for a whole answer that was passed to the builder of the response. */
 const PUSHED = { kind: "pushed" } as const;
 
+/** Answer of a call, once the call is finished or its stream has started. */
 type StartedAnswer = Exclude<ChatAnswer, { kind: "whole" }> | typeof PUSHED;
 
 /** Returns the first refusal among answers. */
@@ -92,21 +96,21 @@ function refusalIn(answers: readonly StartedAnswer[]): Extract<StartedAnswer, { 
  * Starts all completions of a request, and passes whole answers to the builder of the response. If one fails or is refused, the streams of
  * the others are cancelled.
  */
-async function start(
-  { calls, answer }: OpenRequest,
+async function startAll(
+  { calls, answer: builder }: OpenRequest,
   complete: (call: OpenedChat, index: number) => Promise<ChatAnswer>,
 ): Promise<readonly StartedAnswer[]> {
-  const run = async (call: OpenedChat, index: number): Promise<StartedAnswer> => {
-    const completed = await complete(call, index);
-    if (completed.kind !== "whole") return completed;
-    await answer.push(completed.answer, index);
+  const start = async (call: OpenedChat, index: number): Promise<StartedAnswer> => {
+    const answer = await complete(call, index);
+    if (answer.kind !== "whole") return answer;
+    await builder.push(answer.answer, index);
     return PUSHED;
   };
-  const settled = await Promise.allSettled(calls.map(run));
+  const settled = await Promise.allSettled(calls.map(start));
   const answers = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const failure = settled.find((each) => each.status === "rejected");
   if (failure !== undefined || refusalIn(answers) !== undefined)
-    for (const each of answers) if (each.kind === "stream") await each.stream.chunks().cancel();
+    for (const answer of answers) if (answer.kind === "stream") await answer.stream.chunks().cancel();
   if (failure !== undefined) throw failure.reason;
   return answers;
 }
@@ -114,9 +118,16 @@ async function start(
 /** Returns the streams of answers, in the order of the calls; none for a request without streaming. */
 function streamsOf(answers: readonly StartedAnswer[], { shaper }: OpenRequest): AnswerStream[] {
   const streams = answers.flatMap((answer) => (answer.kind === "stream" ? [answer.stream] : []));
-  const expected = shaper === "chunks" ? streams.length : shaper === null ? 0 : answers.length;
+  // A request of the dialect of chat completions is streamed or not; its answer decides.
+  if (shaper === "chunks") return streams;
+  const expected = shaper === null ? 0 : answers.length;
   if (streams.length === expected) return streams;
   throw new EngineError(`Expected ${expected} of ${answers.length} answers to be streams, got ${streams.length}`);
+}
+
+/** Returns the response to a refusal of the server to which the request was forwarded. */
+function refusedResponse({ status, body, retryAfter }: Extract<StartedAnswer, { kind: "refusal" }>): Response {
+  return Response.json(body, { status, headers: retryAfter === null ? {} : { "retry-after": retryAfter } });
 }
 
 /** Returns the response to a failure in the format of chat completions. */
@@ -137,10 +148,10 @@ export async function answerDialect<N extends SampledName>(
     const { bytes, options, shared } = await readRequest(pipeline, scope, c);
     const { principal, signal, charged } = shared;
     pipeline.requireRoom(principal);
-    // The repeated turn of a session is answered from its record.
+    // A repeated turn of a session is answered from its record, even if its accounts are at their limits.
     if (principal.sessionKey === null) charged?.accounts.forEach((account) => account.require(1));
     const source = sourceOf(dialect.name, bytes, c.req.header("x-stainless-retry-count"));
-    const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
+    const sourceOfCall = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
     const translated = await translator.open(dialect.name, bytes, options, signal);
     const opened = await dialect.open(translated, {
       owner: principal.owner,
@@ -150,17 +161,14 @@ export async function answerDialect<N extends SampledName>(
         return pipeline.render({ ...shared, request });
       },
     });
-    // Each call adds listeners, directly and through libraries.
+    // Each call adds listeners to the signal, and Node warns of more than ten.
     if (opened.calls.length > 1) setMaxListeners(0, signal);
-    const answers = await start(opened, async (request, index) => {
+    const answers = await startAll(opened, async (request, index) => {
       if (index > 0) await slices.enter(shared.group);
-      return pipeline.complete({ ...shared, request, source: sourceAt(index) });
+      return pipeline.complete({ ...shared, request, source: sourceOfCall(index) });
     });
     const refusal = refusalIn(answers);
-    if (refusal !== undefined) {
-      const headers: Record<string, string> = refusal.retryAfter === null ? {} : { "retry-after": refusal.retryAfter };
-      return Response.json(refusal.body, { status: refusal.status, headers });
-    }
+    if (refusal !== undefined) return refusedResponse(refusal);
     const streams = streamsOf(answers, opened);
     if (streams.length === 0) return jsonResponse(await opened.answer.end());
     return new Response(eventsOf(streams, opened, { pipeline, dialect, scope }), { headers: STREAM_HEADERS });
@@ -169,15 +177,18 @@ export async function answerDialect<N extends SampledName>(
   }
 }
 
-/** Returns the server-sent events of the response. */
+/** Parts of a request that its event stream needs. */
+interface EventContext {
+  readonly pipeline: ChatPipeline;
+  readonly dialect: Pick<Dialect<never>, "ping">;
+  readonly scope: RequestScope;
+}
+
+/** Returns the server-sent events of the response. `streams` has at least one stream. */
 function eventsOf(
   streams: readonly AnswerStream[],
   { shaper }: OpenRequest,
-  {
-    pipeline,
-    dialect,
-    scope,
-  }: { readonly pipeline: ChatPipeline; readonly dialect: Pick<Dialect<never>, "ping">; readonly scope: RequestScope },
+  { pipeline, dialect, scope }: EventContext,
 ): ReadableStream<Uint8Array> {
   // A request of the dialect of chat completions has one call, whose events are sent unchanged.
   if (shaper === "chunks" || shaper === null) return first(streams).events();
@@ -188,8 +199,9 @@ function eventsOf(
   );
 }
 
-/** Request that is rendered and not sampled. */
+/** Kind of request that is rendered and not sampled. */
 export interface RenderedRequest<N extends TranslationName> {
+  /** Name of the translation. It has one call. */
   readonly name: N;
   /** Returns the response body. */
   readonly answer: (rendered: RenderedCall, translated: Opened<Translated<N>>) => unknown;

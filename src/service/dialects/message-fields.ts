@@ -3,6 +3,7 @@ import { unsupportedMember, type Members } from "../../dialects/index.ts";
 import { FIELD_ROWS } from "../../base/schema/chat-fields.ts";
 import { isDefault } from "../chat/request/fields.ts";
 
+/** Fields that act on messages. `add_special_tokens` also acts on a prompt without messages. */
 const MESSAGE_FIELDS = FIELD_ROWS.filter(
   ([name, { changes }]) => (changes === "prompt" && name !== "add_special_tokens") || name === "tool_choice",
 ).map(([name]) => name);

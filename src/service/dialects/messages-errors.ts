@@ -23,8 +23,9 @@ export const messagesErrors: MiddlewareHandler<ServiceEnvironment> = async (c, n
   c.res = Response.json(toMessagesError(data, requestIdOf(c.env.incoming)), { status: res.status, headers: withoutLength(res.headers) });
 };
 
+/** Returns a copy of headers without the length of the body that is replaced. */
 function withoutLength(headers: Headers): Headers {
-  const kept = new Headers(headers);
-  kept.delete("content-length");
-  return kept;
+  const copy = new Headers(headers);
+  copy.delete("content-length");
+  return copy;
 }

@@ -25,9 +25,10 @@ function lookupIn(stored: StoredResponses, owner: string): ResponseLookup {
       return { previousId, input: JSON.parse(input) as ResponsesItem[], output: (JSON.parse(response) as ResponsesAnswer).output };
     },
     async item(id) {
-      const place = parseItemId(id);
-      const row = place === null ? undefined : await stored.find(owner, place.responseId);
-      const item = place === null || row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place.index];
+      const reference = parseItemId(id);
+      const row = reference === null ? undefined : await stored.find(owner, reference.responseId);
+      const output = row === undefined ? [] : (JSON.parse(row.response) as ResponsesAnswer).output;
+      const item = reference === null ? undefined : output[reference.index];
       if (item === undefined) throw new NotFoundError(`There is no item '${id}' in a stored response`, { param: "input" });
       return item;
     },
@@ -39,16 +40,17 @@ export async function inputItemsOf(stored: StoredResponses, owner: string, id: s
   const row = await requireResponse(stored, owner, id, "response_id");
   const request = { input: JSON.parse(row.input) as ResponsesItem[], previous_response_id: row.previous_id };
   const { items } = await conversationOf(request, lookupIn(stored, owner));
-  // An id that a client has sent twice would be no cursor.
-  const seen = new Set<string | null | undefined>();
-  return items.map(({ id: given, ...item }, index) => {
-    const isNew = !seen.has(given);
-    seen.add(given);
-    return inputItem(row, isNew ? { ...item, id: given } : item, index);
+  // Ids are the cursors of the list, so that an id which a client has sent twice is replaced at its second item.
+  const seenIds = new Set<string | null | undefined>();
+  return items.map((item, index) => {
+    const { id, ...withoutId } = item;
+    const isRepeated = seenIds.has(id);
+    seenIds.add(id);
+    return inputItem(row, isRepeated ? withoutId : item, index);
   });
 }
 
-/** Throws the error of a response that could not be stored: on a full disk, one that names the remedies. */
+/** Throws the error of a response that could not be stored; on a full disk, an error that names the remedies. */
 function throwStorageError(error: unknown): never {
   if (!isNoSpace(error)) throw error;
   throw new NoSpaceError(
@@ -61,30 +63,29 @@ function throwStorageError(error: unknown): never {
 export function responsesDialect(stored: StoredResponses): Dialect<Opened<TranslatedResponse>, "responses"> {
   return {
     name: "responses",
-    async open({ request, ...translated }, { owner, open }) {
-      let { input, calls } = translated;
-      if (input === null) {
+    async open(translated, { owner, open }) {
+      const { request } = translated;
+      let { input: inputJson, calls } = translated;
+      if (inputJson === null) {
+        // The request refers to stored responses, which only this thread can read.
         const conversation = await conversationOf(request, lookupIn(stored, owner));
-        input = JSON.stringify(conversation.input);
+        inputJson = JSON.stringify(conversation.input);
         calls = [await open(responsesCall(request, conversation.items))];
       }
-      const inputText = input;
       const head = { id: `resp_${randomHex(32)}`, request };
-      /** Stores the response, unless the request opts out. */
-      const keep = async (response: ResponsesAnswer, text?: string): Promise<void> => {
-        if (request.store === false) return;
-        const texts = { input: inputText, response: text ?? JSON.stringify(response) };
-        await stored.save({ id: response.id, owner, previous_id: request.previous_response_id ?? null, ...texts }).catch(throwStorageError);
+      const row = { id: head.id, owner, previous_id: request.previous_response_id ?? null, input: inputJson };
+      /** Stores the response, given as JSON, unless the request opts out. */
+      const save = async (response: string): Promise<void> => {
+        if (request.store !== false) await stored.save({ ...row, response }).catch(throwStorageError);
       };
       return {
         calls,
         answer: singleAnswer(async (completion) => {
-          const response = toResponse(head, completion);
-          const text = JSON.stringify(response);
-          await keep(response, text);
-          return text;
+          const json = JSON.stringify(toResponse(head, completion));
+          await save(json);
+          return json;
         }),
-        shaper: request.stream === true ? new ResponseEvents(head, keep) : null,
+        shaper: request.stream === true ? new ResponseEvents(head, (response) => save(JSON.stringify(response))) : null,
       };
     },
   };

@@ -1,10 +1,10 @@
-/** Tasks of a work thread for requests of all dialects. */
+/** Tasks of a work thread that parse, translate and open requests of all dialects. */
 import { Handover } from "../../base/util/worker-rpc.ts";
 import { chatBuffersOf, openChats, toSentChat, type ChatBody, type ChatReadOptions, type SentChat } from "../chat/request/opened-chat.ts";
 import { openBody, type Opened, type Translated, type TranslationName } from "./translations.ts";
 import { first } from "../../base/util/values.ts";
 
-/** Result of `openBody` as plain data. */
+/** Result of `openBody` as plain data, which can be sent to another thread. */
 export type SentOpened<N extends TranslationName> = Omit<Opened<Translated<N>>, "calls"> & { readonly calls: readonly SentChat[] };
 
 /** Input of the task `open`. */

@@ -1,4 +1,7 @@
-/** Translation of request bodies to chat completions. A large body takes many milliseconds, so it is translated on a work thread. */
+/**
+ * Translation of request bodies to chat completions, for all dialects and requests about tokens; `openBody`, at the end, runs it. A large body
+ * takes many milliseconds, so that `Translator` runs `openBody` on a work thread: all results are plain data.
+ */
 import {
   completionsToChats,
   conversationOf,
@@ -11,6 +14,7 @@ import {
   type TranslatedCompletion,
 } from "../../dialects/index.ts";
 import { InternalError } from "../../base/errors.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import type { ResponsesItem, ResponsesRequest } from "../../base/schema/index.ts";
 import { parseBody } from "../chat/request/request.ts";
 import { bodyText } from "../http/requests.ts";
@@ -29,14 +33,14 @@ export interface TranslatedMessage extends Translation {
 
 function translateMessages(members: Members): TranslatedMessage {
   const { body, isStream, omitsThinking } = messagesToChat(members);
-  return { bodies: [chatBody(body, isStream)], isStream, omitsThinking };
+  return { bodies: [chatBody(body, { isStream })], isStream, omitsThinking };
 }
 
 function translateCount(members: Members): Translation {
-  return { bodies: [chatBody(messagesToChat(members).body, false)] };
+  return { bodies: [chatBody(messagesToChat(members).body, { isStream: false })] };
 }
 
-/** A translated text completion. The prompt is in the calls, and not in the request. */
+/** A translated text completion. Its bodies have the prompts; the prompt of `request` is empty. */
 export type TranslatedTexts = Translation & Omit<TranslatedCompletion, "calls">;
 
 function translateCompletions(members: Members): TranslatedTexts {
@@ -50,50 +54,49 @@ function translateCompletions(members: Members): TranslatedTexts {
   };
 }
 
-/** Returns the bodies of calls; calls with the same members share them. */
+/** Returns the bodies of calls. Calls with the same members share one object, which `openChats` then reads once. */
 function shareMembers(calls: readonly TranslatedCall[], isStream: boolean): ChatBody[] {
-  const known = new Map<Members, ChatBody>();
-  return calls.map(({ body, prompt }) => {
-    const shared = known.get(body) ?? chatBody(body, isStream);
-    known.set(body, shared);
-    return { ...shared, prompt };
-  });
+  const bodies = new Map<Members, ChatBody>();
+  return calls.map(({ body: members, prompt }) => ({ ...getOrInsert(bodies, members, () => chatBody(members, { isStream })), prompt }));
 }
 
 function translateGenerate(members: Members): Translation {
   const { body, prompt } = generateToChat(members);
   rejectMessageFields((members["sampling_params"] ?? {}) as Members);
-  return { bodies: [chatBody(body, false, prompt)] };
+  return { bodies: [chatBody(body, { isStream: false, prompt })] };
 }
 
-/** A translated request of the Responses API. */
+/**
+ * A translated request of the Responses API. A request that refers to stored responses has no bodies yet: `responsesDialect` adds them on the
+ * serving thread, which has access to the store.
+ */
 export interface TranslatedResponse extends Translation {
-  /** The body; without its input, unless that needs stored responses. */
+  /** The body. Its `input` is empty, unless the request refers to stored responses. */
   readonly request: ResponsesRequest;
-  /** Items of the input as JSON; null if the request needs stored responses, and has no bodies yet. */
+  /** Items of the input as JSON; null if the request refers to stored responses. */
   readonly input: string | null;
 }
 
 /** Returns the chat completion of a request with its conversation. */
 export function responsesCall(request: ResponsesRequest, items: readonly ResponsesItem[]): ChatBody {
-  return chatBody(responsesToChat(request, request, items), request.stream === true);
+  return chatBody(responsesToChat(request, request, items), { isStream: request.stream === true });
 }
 
-/** Lookup for a request that refers to no stored response, so that it is never called. */
+/** Lookup for a request that refers to no stored response; it is never called. */
 function unstored(): never {
   throw new InternalError("A request without references to stored responses needs one");
 }
 
 async function translateResponses(members: Members): Promise<TranslatedResponse> {
   const request = readResponsesRequest(members);
-  const { input: given, previous_response_id: previousId } = request;
-  const hasReferences = typeof given !== "string" && given.some(({ type }) => type === "item_reference");
-  if (hasReferences || (previousId ?? null) !== null) return { request, input: null, bodies: [] };
+  const hasReferences = typeof request.input !== "string" && request.input.some(({ type }) => type === "item_reference");
+  const isContinuation = (request.previous_response_id ?? null) !== null;
+  if (hasReferences || isContinuation) return { request, input: null, bodies: [] };
   const { input, items } = await conversationOf(request, { response: unstored, item: unstored });
   return { request: { ...request, input: [] }, input: JSON.stringify(input), bodies: [responsesCall(request, items)] };
 }
 
-/** A chat completion is its own translation. */
+/** Returns a chat completion as its own translation. */
 function translateChat(members: Members): Translation {
   return { bodies: [{ members }] };
 }
@@ -131,8 +134,8 @@ export async function openBody<N extends TranslationName>(
   options: ChatReadOptions,
 ): Promise<Opened<Translated<N>>> {
   const text = bodyText("chat", bytes);
-  const { bodies, ...rest } = (await TRANSLATIONS[name](parseBody(text))) as Translated<N>;
+  const { bodies, ...translated } = (await TRANSLATIONS[name](parseBody(text))) as Translated<N>;
   // The text of a chat completion is forwarded as the client wrote it.
-  const given = name === "chat" ? bodies.map((body) => ({ ...body, text })) : bodies;
-  return { ...rest, calls: openChats(given, options) } as Opened<Translated<N>>;
+  const chatBodies = name === "chat" ? bodies.map((body) => ({ ...body, text })) : bodies;
+  return { ...translated, calls: openChats(chatBodies, options) } as Opened<Translated<N>>;
 }

@@ -8,6 +8,7 @@ import type { DialectTasks, SentOpened } from "./tasks.ts";
 import { openBody, type Opened, type Translated, type TranslationName } from "./translations.ts";
 import { first } from "../../base/util/values.ts";
 
+/** Reader of requests; see `openBody` and `openChats` for the functions that it runs on either thread. */
 export class Translator {
   readonly #pool: WorkPool;
 
@@ -23,9 +24,10 @@ export class Translator {
     signal?: AbortSignal,
   ): Promise<Opened<Translated<N>>> {
     if (bytes.length <= SMALL_CHAT_BYTES) return openBody(name, bytes, options);
-    const own = ownBuffer(bytes);
-    const input = { name, bytes: new Uint8Array(own), options };
-    const run = (thread: TaskThread<DialectTasks>) => thread.run("open", input, { transfer: [own], signal, timeoutMs: CHAT_TIMEOUT_MS });
+    const buffer = ownBuffer(bytes);
+    const input = { name, bytes: new Uint8Array(buffer), options };
+    const runOptions = { transfer: [buffer], signal, timeoutMs: CHAT_TIMEOUT_MS };
+    const run = (thread: TaskThread<DialectTasks>) => thread.run("open", input, runOptions);
     const sent = (await this.#pool.use(run, signal)) as SentOpened<N>;
     return { ...sent, calls: sent.calls.map(fromSentChat) } as unknown as Opened<Translated<N>>;
   }
