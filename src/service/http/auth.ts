@@ -1,3 +1,4 @@
+/** Authentication of requests: finds the principal of a credential, or rejects the request. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { MiddlewareHandler } from "hono";
@@ -32,7 +33,7 @@ export interface Credentials {
   readonly service: Principal;
   /** Returns true for paths that need no key. */
   readonly open: (path: string) => boolean;
-  /** Kinds of other keys, asked in order. Each returns null for a key that is not of its kind. */
+  /** Checks of other kinds of keys, called in order. Each returns null for a key of another kind. */
   readonly keys: readonly ((c: ServiceRequest, key: string) => Promise<Authentication | null>)[];
   /**
    * Decides about a request without a key: true if a session of the dashboard authorizes it as the service's own key, the reason if the
@@ -44,38 +45,38 @@ export interface Credentials {
 }
 
 /**
- * Creates a middleware that authenticates requests by `Authorization: Bearer <key>` or `x-api-key: <key>` and sets the principal of the
- * request. Others are answered 401; a request that its session key does not permit, 403. Digests are compared in constant time, so that
- * timing reveals neither the key of the service nor its length.
+ * Creates a middleware that authenticates requests by `Authorization: Bearer <key>` or `x-api-key: <key>` and sets the variables `principal` and
+ * `charged` of the request. A request without a valid key is answered 401, a request that its session key does not permit, 403.
  */
 export function requireKey(credentials: Credentials): MiddlewareHandler<ServiceEnvironment> {
   const { apiKey, service, open, keys, dashboardSession, chargedFor } = credentials;
-  const expected = digest(apiKey);
+  const expectedDigest = digest(apiKey);
+  /** Whether a key is the service's own. Digests are compared in constant time, so that timing reveals neither the key nor its length. */
+  const isServiceKey = (key: string): boolean => timingSafeEqual(digest(key), expectedDigest);
+  const authenticateWithoutKey = (c: ServiceRequest): Authentication => {
+    if (c.env.incoming.headers.authorization !== undefined)
+      return { status: 401, reason: "Expected the header 'Authorization' to be 'Bearer <key>'" };
+    const session = dashboardSession(c);
+    if (session === true) return service;
+    const missing =
+      "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory";
+    return { status: 401, reason: session ?? missing };
+  };
   const authenticate = async (c: ServiceRequest): Promise<Authentication> => {
-    const { headers } = c.env.incoming;
-    const token = presentedKey(headers);
-    if (token === undefined) {
-      const allowed = headers.authorization === undefined ? dashboardSession(c) : null;
-      if (allowed === true) return service;
-      const reason =
-        allowed ??
-        (headers.authorization === undefined
-          ? "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory"
-          : "Expected the header 'Authorization' to be 'Bearer <key>'");
-      return { status: 401, reason };
-    }
-    if (timingSafeEqual(digest(token), expected)) return service;
-    for (const find of keys) {
-      const found = await find(c, token);
-      if (found !== null) return found;
+    const key = presentedKey(c.env.incoming.headers);
+    if (key === undefined) return authenticateWithoutKey(c);
+    if (isServiceKey(key)) return service;
+    for (const check of keys) {
+      const result = await check(c, key);
+      if (result !== null) return result;
     }
     return { status: 401, reason: "The API key is not the one of this service" };
   };
   return async function requireKeyMiddleware(c, next) {
     if (open(c.req.path)) {
       // Public routes may show more to the holder of the service's own key.
-      const token = presentedKey(c.env.incoming.headers);
-      if (token !== undefined && timingSafeEqual(digest(token), expected)) c.set("principal", service);
+      const key = presentedKey(c.env.incoming.headers);
+      if (key !== undefined && isServiceKey(key)) c.set("principal", service);
       return next();
     }
     const result = await authenticate(c);

@@ -3,15 +3,17 @@ import type { MiddlewareHandler } from "hono";
 import { SMALL_BODY_BYTES, type ServiceEnvironment } from "./body.ts";
 import { onceAborted } from "../../base/util/abort.ts";
 
-interface Waiting {
+/** Body that waits for admission. */
+interface WaitingBody {
   readonly bytes: number;
+  /** Called when the body is admitted; its bytes are counted already. */
   readonly start: () => void;
 }
 
 /** Admits bodies in order of arrival while their total length is within a budget. */
 export class BodyBudget {
   readonly #budgetBytes: number;
-  readonly #waiting: Waiting[] = [];
+  readonly #waiting: WaitingBody[] = [];
   #heldBytes = 0;
 
   /** @param budgetBytes - Max bytes of all admitted bodies. A single body may exceed the budget if it is the only one. */
@@ -41,15 +43,16 @@ export class BodyBudget {
     };
   }
 
-  /** Waits in line until {@link BodyBudget} admits the bytes, which then count as held. */
+  /** Waits until {@link BodyBudget.#admit} admits the bytes, which it then counts in `#heldBytes`. */
   #waitForCapacity(bytes: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const leave = () => {
         this.#waiting.splice(this.#waiting.indexOf(entry), 1);
         reject(signal.reason as Error);
+        // The next body may be smaller than the one that left.
         this.#admit();
       };
-      const entry: Waiting = {
+      const entry: WaitingBody = {
         bytes,
         start: () => {
           removeListener();
@@ -69,8 +72,11 @@ export class BodyBudget {
     return this.#heldBytes === 0 || this.#heldBytes + bytes <= this.#budgetBytes;
   }
 
+  /** Admits waiting bodies in order, up to the first one that does not fit. */
   #admit(): void {
-    for (let next = this.#waiting[0]; next !== undefined && this.#hasCapacity(next.bytes); next = this.#waiting[0]) {
+    for (;;) {
+      const next = this.#waiting[0];
+      if (next === undefined || !this.#hasCapacity(next.bytes)) return;
       this.#waiting.shift();
       this.#heldBytes += next.bytes;
       next.start();
@@ -79,7 +85,8 @@ export class BodyBudget {
 }
 
 /**
- * Creates a middleware that delays large bodies until the budget admits them. Nothing is read from the socket of a waiting request.
+ * Creates a middleware that delays large bodies until the budget admits them, and releases them when the request is answered. Nothing is read
+ * from the socket of a waiting request.
  *
  * @param budget - Budget shared by all requests.
  * @param maxBytes - Returns the length assumed for a chunked body sent to a path.

@@ -7,6 +7,7 @@ import { readBody, type JsonBody, type PlainBody, type PlainKind } from "./reque
 /** Max bytes of JSON processed on the serving thread, where it takes a few milliseconds. */
 export const SMALL_JSON_BYTES = 128 * 1024;
 
+/** Reader of the JSON bodies of all routes besides chat completions, which `Translator` reads. */
 export class BodyReader {
   readonly #pool: WorkPool;
 
@@ -17,9 +18,9 @@ export class BodyReader {
   /** Parses and validates a JSON body; see `readBody` of `requests.ts`. Transfers the buffer of `bytes`. */
   async read<K extends PlainKind>(kind: K, bytes: Uint8Array, signal?: AbortSignal): Promise<JsonBody<PlainBody<K>>> {
     if (bytes.length <= SMALL_JSON_BYTES) return readBody(kind, bytes);
-    const own = ownBuffer(bytes);
-    const task = { kind, bytes: new Uint8Array(own) };
-    const read = await this.#pool.use((thread: TaskThread<BodyTasks>) => thread.run("readBody", task, { transfer: [own] }), signal);
-    return read as JsonBody<PlainBody<K>>;
+    const buffer = ownBuffer(bytes);
+    const input = { kind, bytes: new Uint8Array(buffer) };
+    const run = (thread: TaskThread<BodyTasks>) => thread.run("readBody", input, { transfer: [buffer] });
+    return (await this.#pool.use(run, signal)) as JsonBody<PlainBody<K>>;
   }
 }

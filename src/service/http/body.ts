@@ -1,3 +1,4 @@
+/** Reading of requests: the Hono environment of all routes, limits on bodies, and the reading of body and query. */
 import type { HttpBindings } from "@hono/node-server";
 import type { Context, MiddlewareHandler } from "hono";
 import { bodyLimit } from "hono/body-limit";
@@ -21,6 +22,7 @@ export interface ServiceEnvironment {
     charged: Charged;
   };
 }
+
 /** Hono context of a request, by convention named `c`. */
 export type ServiceRequest = Context<ServiceEnvironment>;
 
@@ -32,7 +34,8 @@ function tooLargeError(maxBytes: number): TooLargeError {
 const OUTCOME_PATH = /^\/v1\/preview\/rollout-tasks\/[^/]+\/outcome$/u;
 
 /**
- * Returns the max length in bytes of a body sent to `path`.
+ * Returns the max length in bytes of a body sent to `path`. Requests of training jobs and outcomes of rollout tasks contain trajectories, which
+ * only the limit of the service bounds.
  *
  * @param maxBodyBytes - Limit of the service for every JSON body.
  */
@@ -51,12 +54,12 @@ export function maxBytesOf(path: string, maxBodyBytes: number): number {
 export function limitBody(maxBytes: (path: string) => number): MiddlewareHandler<ServiceEnvironment> {
   return function limitBodyMiddleware(c, next) {
     const { headers } = c.env.incoming;
-    const max = maxBytes(c.req.path);
+    const maxSize = maxBytes(c.req.path);
     const onError = () => {
-      throw tooLargeError(max);
+      throw tooLargeError(maxSize);
     };
-    if (headers["transfer-encoding"] !== undefined) return bodyLimit({ maxSize: max, onError })(c, next);
-    if (Number(headers["content-length"] ?? 0) > max) throw tooLargeError(max);
+    if (headers["transfer-encoding"] !== undefined) return bodyLimit({ maxSize, onError })(c, next);
+    if (Number(headers["content-length"] ?? 0) > maxSize) throw tooLargeError(maxSize);
     return next();
   };
 }
@@ -75,11 +78,12 @@ export async function readBytes(c: ServiceRequest): Promise<Uint8Array> {
   const { incoming } = c.env;
   const length = Number(incoming.headers["content-length"] ?? 0);
   if (length <= SMALL_BODY_BYTES) return new Uint8Array(await c.req.arrayBuffer());
+  // Node's parser ends the body after exactly this length, or fails.
   const bytes = new Uint8Array(length);
-  let end = 0;
+  let filledBytes = 0;
   for await (const part of incoming as AsyncIterable<Uint8Array>) {
-    bytes.set(part, end);
-    end += part.length;
+    bytes.set(part, filledBytes);
+    filledBytes += part.length;
   }
   return bytes;
 }

@@ -1,3 +1,4 @@
+/** Error responses: status, type and body by error code. `toErrorResponse` answers the errors of all routes besides chat completions. */
 import { ArgumentError, isAbort, RateLimitError, WhetstoneError, type ErrorCode } from "../../base/errors.ts";
 import type { ErrorBody } from "../../base/schema/index.ts";
 import { traceOf, type ServiceLogger } from "../common/logger.ts";
@@ -80,6 +81,7 @@ export function isClientGone(error: unknown): boolean {
   return isAbort(error) || (error instanceof Error && error.message === "aborted" && "code" in error && error.code === "ECONNRESET");
 }
 
+/** Paths of the API dialects of chat, and of requests about tokens. */
 const CHAT_PATH = /^\/(?:v1\/(?:chat|responses|messages|completions)|inference|tokenize|detokenize)(?:\/|$)/u;
 
 /** Whether the path belongs to an API dialect of chat, where existing clients expect validation errors as 400 instead of 422. */
@@ -95,10 +97,10 @@ const FINE_TUNING_PATH = /^\/v1\/(?:files|fine_tuning|models)(?:\/|$)/u;
  * with the present state, because they repeat a request that is answered with 409.
  */
 function statusAt(path: string, status: ErrorStatus, code: ErrorCode): ErrorStatus {
-  // A base model that cannot be loaded is no error in the request.
-  const isOfRequest = status === 422 && code !== "E_BASE_MODEL";
-  if (FINE_TUNING_PATH.test(path)) return isOfRequest || status === 409 ? 400 : status;
-  return isOfRequest && isChatPath(path) ? 400 : status;
+  // A base model that cannot be loaded is not an invalid field.
+  const isInvalidField = status === 422 && code !== "E_BASE_MODEL";
+  if (FINE_TUNING_PATH.test(path)) return isInvalidField || status === 409 ? 400 : status;
+  return isInvalidField && isChatPath(path) ? 400 : status;
 }
 
 /** Fields of an error body. */
@@ -124,10 +126,10 @@ export function errorResponse(
   return Response.json(toErrorBody(status, fields), { status, headers });
 }
 
-/** Seconds after which a client should repeat a request, unless the error says so. */
+/** Seconds after which a client should repeat a request, unless the error has another time. */
 const RETRY_AFTER_SECONDS = 1;
 
-/** Returns the headers that say when a request may be sent again. Clients that know `retry-after-ms` prefer it. */
+/** Returns the headers with the time after which a request may be sent again. Clients that know `retry-after-ms` prefer it. */
 export function retryHeaders(error: unknown): Record<string, string> {
   if (!(error instanceof RateLimitError)) return { "retry-after": String(RETRY_AFTER_SECONDS) };
   const { retryAfterMs } = error;

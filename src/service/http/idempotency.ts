@@ -1,9 +1,11 @@
+/** Idempotent creation: the header `Idempotency-Key`, and the order of validation, transaction and side effects of a creating route. */
 import { ArgumentError, ConflictError } from "../../base/errors.ts";
 import type { ServiceRequest } from "./body.ts";
 import { findAnswer, rememberAnswer, type KeyedRequest } from "../store/idempotency-keys.ts";
 import { UnknownOutcomeError } from "../store/database-errors.ts";
 import { transact } from "../store/database.ts";
 import type { IdempotencyKeyRow, Store } from "../store/tables.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import { visibilityOf } from "../store/visibility.ts";
 
 /** Steps of a creating route after validation: a transaction that writes the rows, then side effects. */
@@ -19,8 +21,11 @@ export interface Creation {
   readonly undo?: (() => Promise<void>) | undefined;
 }
 
-/** Running requests by store of their entity, route and key. Requests with the same key run one after the other: a duplicate gets the response of the first. */
-const running = new WeakMap<Store, Map<string, Promise<unknown>>>();
+/**
+ * Answers of running requests, by the store of their entity, and by route and key. Requests with the same key run one after the other: a
+ * duplicate waits for the first one, and gets its stored response.
+ */
+const runningAnswers = new WeakMap<Store, Map<string, Promise<unknown>>>();
 
 /**
  * Answers a creating POST. With the header `Idempotency-Key`, the same key and body get the same response for a day (the last 10 000 keys),
@@ -45,14 +50,13 @@ export async function create(
   const request: KeyedRequest = { entity: visibilityOf(store).entity ?? "", route: c.req.path, key };
   // Echoing the key confirms that it is honored. Without this header, a client must not repeat a request after losing the response.
   c.header("Idempotency-Key", key);
-  const answers = running.get(store) ?? new Map<string, Promise<unknown>>();
-  running.set(store, answers);
+  const answers = getOrInsert(runningAnswers, store, () => new Map<string, Promise<unknown>>());
   const requestKey = `${request.route} ${key}`;
   const previous = answers.get(requestKey);
   const current = (async () => {
     await previous?.catch(() => undefined);
-    const known = await findAnswer(store, request);
-    return known === undefined ? execute(store, await prepare(), { ...request, digest }) : answerOf(known, digest);
+    const stored = await findAnswer(store, request);
+    return stored === undefined ? execute(store, await prepare(), { ...request, digest }) : answerOf(stored, digest);
   })();
   answers.set(requestKey, current);
   try {
@@ -63,8 +67,8 @@ export async function create(
 }
 
 /** Returns a stored response body. @throws ConflictError `E_CONFLICT` if its request had another body. */
-function answerOf(known: IdempotencyKeyRow, digest: string): unknown {
-  if (known.digest === digest) return JSON.parse(known.body);
+function answerOf(stored: IdempotencyKeyRow, digest: string): unknown {
+  if (stored.digest === digest) return JSON.parse(stored.body);
   throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
     param: "Idempotency-Key",
   });
@@ -76,25 +80,25 @@ async function execute(
   creation: Creation,
   answer: (KeyedRequest & Pick<IdempotencyKeyRow, "digest">) | null,
 ): Promise<unknown> {
-  let made: { readonly body: unknown } | { readonly known: IdempotencyKeyRow };
+  let outcome: { readonly body: unknown } | { readonly stored: IdempotencyKeyRow };
   try {
-    made = await transact(store, async (transaction) => {
+    outcome = await transact(store, async (transaction) => {
       // Another process may have answered the same request meanwhile.
-      const known = answer === null ? undefined : await findAnswer(transaction, answer);
-      if (known !== undefined) return { known };
+      const stored = answer === null ? undefined : await findAnswer(transaction, answer);
+      if (stored !== undefined) return { stored };
       const body = await creation.commit(transaction);
       if (answer !== null) await rememberAnswer(transaction, { ...answer, status: 200, body: JSON.stringify(body) });
       return { body };
     });
   } catch (error) {
-    // A creation that may have been committed needs its files. Otherwise the next start finds that no row mentions them.
+    // A creation that may have been committed needs its files. If it was not committed, the next start finds files without a row.
     if (!(error instanceof UnknownOutcomeError)) await creation.undo?.();
     throw error;
   }
-  if ("known" in made) {
+  if ("stored" in outcome) {
     await creation.undo?.();
-    return answerOf(made.known, answer?.digest ?? "");
+    return answerOf(outcome.stored, answer?.digest ?? "");
   }
   creation.afterwards?.();
-  return made.body;
+  return outcome.body;
 }

@@ -1,3 +1,4 @@
+/** Life of a server: start of listening, tracking of sockets and requests, a limit on silent requests, and the shutdown. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
@@ -24,6 +25,9 @@ export function trackSockets(server: Server): { unref(): void } {
 /** Max connections that wait to be accepted. The operating system discards more, and a client tries again after a second or longer. */
 const BACKLOG = 4096;
 
+/** Loopback addresses by address of all interfaces: a server that listens on the latter is reachable on the former. */
+const LOOPBACK_ADDRESSES: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
+
 /**
  * Starts listening.
  *
@@ -33,33 +37,29 @@ const BACKLOG = 4096;
 export function startListening(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
   return new Promise((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => {
-      reject(
-        new ConfigError(
-          `The service cannot listen on ${host}:${port}: ${cause.code === "EADDRINUSE" ? "the port is in use. Choose another, or 0 for any free one" : cause.message}`,
-          { cause, param: "port" },
-        ),
-      );
+      const isPortInUse = cause.code === "EADDRINUSE";
+      const problem = isPortInUse ? "the port is in use. Choose another, or 0 for any free one" : cause.message;
+      reject(new ConfigError(`The service cannot listen on ${host}:${port}: ${problem}`, { cause, param: "port" }));
     });
     server.listen({ port, host, backlog: BACKLOG }, () => {
-      const { port: actual } = server.address() as AddressInfo;
-      // A server that listens on all interfaces is also reachable on loopback.
-      const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+      const { port: actualPort } = server.address() as AddressInfo;
+      const address = LOOPBACK_ADDRESSES[host] ?? host;
       const scheme = server instanceof TlsServer ? "https" : "http";
-      resolve(`${scheme}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${actual}`);
+      resolve(`${scheme}://${address.includes(":") ? `[${address}]` : address}:${actualPort}`);
     });
   });
 }
 
 /** Milliseconds between two closings of idle connections during a shutdown. */
 const IDLE_CLOSE_MS = 20;
-/** Milliseconds between cutting off requests and closing their connections, for the final bytes. */
-const CUT_MS = 1000;
+/** Max milliseconds between cutting off requests and closing their connections, for the final bytes. */
+const FINAL_BYTES_MS = 1000;
 
 /** Unanswered requests of a server. */
 export interface UnansweredRequests {
   /** Number of running requests. */
   readonly count: number;
-  /** Resolves when no request is running, or after `timeoutMs`. */
+  /** Resolves when no request is running, or after `timeoutMs`. To be called once. */
   finished(timeoutMs: number): Promise<void>;
 }
 
@@ -70,7 +70,8 @@ export function trackRequests(server: Server): UnansweredRequests {
   server.on("request", (_request, response: ServerResponse) => {
     running++;
     response.once("close", () => {
-      if (--running === 0) onIdle();
+      running--;
+      if (running === 0) onIdle();
     });
   });
   return {
@@ -97,26 +98,28 @@ export function limitSilence(server: Server, silenceMs: number): void {
   server.on("request", (request: IncomingMessage) => {
     const { socket, headers } = request;
     if (headers["transfer-encoding"] === undefined && Number(headers["content-length"] ?? 0) === 0) return;
-    let lastBytes = socket.bytesRead;
-    let lastMs = performance.now();
-    const timer = setInterval(() => {
+    let lastBytesRead = socket.bytesRead;
+    let lastReadAtMs = performance.now();
+    const check = (): void => {
       if (request.complete || socket.destroyed) return clearInterval(timer);
-      // A full read buffer means that this process is slow, not the client.
-      if (socket.bytesRead !== lastBytes || request.readableLength >= request.readableHighWaterMark) {
-        lastBytes = socket.bytesRead;
-        lastMs = performance.now();
-      } else if (performance.now() - lastMs >= silenceMs) {
+      // If the read buffer is full, this process is slow, and not the client.
+      const isBufferFull = request.readableLength >= request.readableHighWaterMark;
+      if (socket.bytesRead !== lastBytesRead || isBufferFull) {
+        lastBytesRead = socket.bytesRead;
+        lastReadAtMs = performance.now();
+      } else if (performance.now() - lastReadAtMs >= silenceMs) {
         clearInterval(timer);
         server.emit("clientError", Object.assign(new Error("Request timeout"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }), socket);
       }
-      // Four checks per period: a request ends at most a quarter of the period late.
-    }, silenceMs / 4).unref();
+    };
+    // Four checks per period: a request ends at most a quarter of the period late.
+    const timer = setInterval(check, silenceMs / 4).unref();
   });
 }
 
 /**
- * Closes a server: waits up to `graceMs` for running requests, then cuts off the rest. The server keeps listening meanwhile, so that new
- * requests get an explanatory error.
+ * Closes a server: waits up to `graceMs` for running requests, then cuts off those that still run. The server keeps listening meanwhile, so
+ * that new requests get an explanatory error.
  *
  * @param graceMs - Max milliseconds to wait.
  * @param onCut - Called before the remaining requests are cut off. They then have one second (or `graceMs`, if shorter) for their final
@@ -130,9 +133,9 @@ export async function closeServer(
   onCut();
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // `close` would wait seconds for keep-alive connections that become idle later, so idle connections are closed continuously.
-  const idle = setInterval(() => server.closeIdleConnections(), IDLE_CLOSE_MS);
-  const cut = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, CUT_MS));
+  const closeIdle = setInterval(() => server.closeIdleConnections(), IDLE_CLOSE_MS);
+  const closeAll = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, FINAL_BYTES_MS));
   await closed;
-  clearInterval(idle);
-  clearTimeout(cut);
+  clearInterval(closeIdle);
+  clearTimeout(closeAll);
 }

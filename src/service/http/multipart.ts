@@ -1,16 +1,17 @@
-/** Streaming reader of `multipart/form-data` bodies: the contents of a part are passed on as they arrive. */
+/** Streaming reader of `multipart/form-data` bodies: the content of a part is yielded as it arrives, without buffering the whole part. */
 import { ArgumentError } from "../../base/errors.ts";
 
 /** Max bytes of the headers of one part, and of the bytes before the first part. */
 const MAX_HEADER_BYTES = 16 * 1024;
-const [CRLF, HEADERS_END] = ["\r\n", "\r\n\r\n"];
+const CRLF = "\r\n";
+const HEADERS_END = "\r\n\r\n";
 
 /** Part of a form. */
 export interface FormPart {
   readonly name: string;
   /** Name of the file; null for a field. */
   readonly filename: string | null;
-  /** Bytes of the part. Read them before the next part is taken; the rest of them is skipped. */
+  /** Bytes of the part. To be read before the next part is taken, which skips the unread bytes. */
   readonly content: AsyncIterable<Uint8Array>;
 }
 
@@ -55,7 +56,7 @@ export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: strin
         isRead = true;
       })();
       yield { ...part, content };
-      // Skips the rest of a content that was read in part or not at all.
+      // Skips the unread bytes of a content that was read in part or not at all.
       if (!isRead) for await (const _ of reader.until(delimiter));
     }
   } finally {
@@ -89,22 +90,21 @@ const PARAMETER = /;\s*([\w*-]+)=(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))/gsu;
 /** Returns the parameters of a header by name, without the escapes of quotes and line breaks that browsers and fetch write. */
 function parametersOf(text: string): ReadonlyMap<string, string> {
   const parameters = Array.from(text.matchAll(PARAMETER), ([, name = "", quoted, plain = ""]) => {
-    const value = quoted?.replace(/\\(["\\])/gu, "$1") ?? plain;
-    return [
-      name.toLowerCase(),
-      value.replace(/%(22|0D|0A)/giu, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 16))),
-    ] as const;
+    const unquoted = quoted?.replace(/\\(["\\])/gu, "$1") ?? plain;
+    const value = unquoted.replace(/%(22|0D|0A)/giu, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 16)));
+    return [name.toLowerCase(), value] as const;
   });
   return new Map(parameters);
 }
 
+/** Returns the error for an incomplete form. `expected` names the missing part. */
 function formError(expected: string): ArgumentError {
   return new ArgumentError(
     `Expected a complete form of the type multipart/form-data: it lacks ${expected}. Send it with an HTTP client's form support`,
   );
 }
 
-/** Buffered reader of a body. */
+/** Buffered reader of a body. Its methods must be called one after the other. */
 type Reader = ReturnType<typeof createReader>;
 
 /** Creates a reader with a line break at the start of its buffer. */

@@ -60,7 +60,7 @@ export function requireAdministrator(c: ServiceRequest, action: string): void {
 
 /**
  * Returns the namespace of a principal in caches with hits that a client can observe, so that no entity learns which prompts another one has
- * sent. Null for the service's own key and for the entity of requests that name none, which share the caches that they always shared.
+ * sent. Null for the service's own key and for the default entity, which share one namespace.
  */
 export function cacheNamespace({ visibility: { entity } }: Principal): string | null {
   return entity === DEFAULT_ENTITY ? null : entity;

@@ -1,13 +1,15 @@
 /** Identifiers of requests, which answers and log lines carry. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { randomHex } from "../../base/util/random-hex.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 
 /** Identifiers that the service accepts from clients: 1 to 128 visible ASCII characters, without spaces. */
-const VALID = /^[\x21-\x7e]{1,128}$/u;
+const VALID_ID = /^[\x21-\x7e]{1,128}$/u;
 
-/** Paths of the Messages API. Its clients read the identifier from `request-id`. */
-const MESSAGES = /^(?:\/sessions\/[^/?]+)?\/v1\/messages(?:[/?]|$)/u;
+/** URLs of the Messages API, also with a session in the path. Its clients read the identifier from `request-id`. */
+const MESSAGES_URL = /^(?:\/sessions\/[^/?]+)?\/v1\/messages(?:[/?]|$)/u;
 
+/** Identifiers of requests, once {@link requestIdOf} has determined them. */
 const ids = new WeakMap<IncomingMessage, string>();
 
 /** Returns a new identifier: 32 hexadecimal digits. */
@@ -20,18 +22,15 @@ export function newRequestId(): string {
  * new identifier.
  */
 export function requestIdOf(request: IncomingMessage): string {
-  let id = ids.get(request);
-  if (id === undefined) {
-    const given = request.headers["x-request-id"];
-    id = typeof given === "string" && VALID.test(given) ? given : newRequestId();
-    ids.set(request, id);
-  }
-  return id;
+  return getOrInsert(ids, request, () => {
+    const header = request.headers["x-request-id"];
+    return typeof header === "string" && VALID_ID.test(header) ? header : newRequestId();
+  });
 }
 
 /** Adds the identifier of a request to the headers of its answer. */
 export function sendRequestId(request: IncomingMessage, response: ServerResponse): void {
   const id = requestIdOf(request);
   response.setHeader("x-request-id", id);
-  if (MESSAGES.test(request.url ?? "")) response.setHeader("request-id", id);
+  if (MESSAGES_URL.test(request.url ?? "")) response.setHeader("request-id", id);
 }

@@ -5,6 +5,7 @@
 import { ArgumentError } from "../../base/errors.ts";
 import { FIELD_ROWS, type FieldLimit, type FieldLimits } from "../../base/schema/chat-fields.ts";
 import { MAX_JSON_DEPTH, type JsonLimit } from "../../base/util/json-size.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 
 /** Limits of a whole JSON body, checked on its bytes before parsing. */
 export interface BodyLimit extends JsonLimit {
@@ -28,7 +29,7 @@ const GRADER_BODY: BodyLimit = { ...SMALL_BODY, stringBytes: 256 * KIB };
 const GRADER: FieldLimit = { json: 64 * KIB };
 /** Max characters of a name. */
 const NAME = 128;
-/** Max characters of a reference to another object: its address, path or qualified name. */
+/** Max characters of a reference to another object: its URL, path or qualified name. */
 const REFERENCE = 1024;
 
 /** Returns `limits` with `prefix` added to each path. */
@@ -79,7 +80,7 @@ const SAMPLING: FieldLimits = Object.fromEntries(
   Object.entries(chatLimits()).filter(([path]) => ["stop", "stop_token_ids", "chat_template_kwargs"].includes(path)),
 );
 
-/** Limits by kind of request. */
+/** Limits by kind of request. In the path of a field, `*` stands for each item of a list. */
 export const REQUEST_LIMITS = {
   chat: {
     body: { bytes: 8 * MIB, depth: MAX_JSON_DEPTH, values: 400_000, stringBytes: 4 * MIB },
@@ -203,48 +204,52 @@ export type RequestKind = keyof typeof REQUEST_LIMITS;
 /** Max bytes of a line of training data. */
 export const MAX_DATA_LINE_BYTES = 16 * MIB;
 
-/** Tree of field paths: the limit at a path, and the fields below it. */
-interface Node {
+/** Node of a tree of field paths: the limit at a path, and the fields below it by name; `*` stands for each item of a list. */
+interface LimitNode {
   limit: FieldLimit | null;
-  readonly inner: Map<string, Node>;
+  readonly fields: Map<string, LimitNode>;
 }
+
+const newNode = (): LimitNode => ({ limit: null, fields: new Map() });
 
 /** Trees of the limits that were used so far. */
-const trees = new WeakMap<FieldLimits, Node>();
+const trees = new WeakMap<FieldLimits, LimitNode>();
 
 /** Returns the limits as a tree of path segments, so that a body is walked once. */
-function treeOf(limits: FieldLimits): Node {
-  const known = trees.get(limits);
-  if (known !== undefined) return known;
-  const root: Node = { limit: null, inner: new Map() };
-  for (const [path, limit] of Object.entries(limits)) {
-    let node = root;
-    for (const part of path.split(".")) {
-      let next = node.inner.get(part);
-      if (next === undefined) node.inner.set(part, (next = { limit: null, inner: new Map() }));
-      node = next;
+function treeOf(limits: FieldLimits): LimitNode {
+  return getOrInsert(trees, limits, () => {
+    const root = newNode();
+    for (const [path, limit] of Object.entries(limits)) {
+      let node = root;
+      for (const segment of path.split(".")) node = getOrInsert(node.fields, segment, newNode);
+      node.limit = limit;
     }
-    node.limit = limit;
-  }
-  trees.set(limits, root);
-  return root;
+    return root;
+  });
 }
 
+/** Returns the error for a field over its limit. `expected` has the limit and its unit. */
 function limitError(param: string, expected: string, got: number): ArgumentError {
   return new ArgumentError(`Expected \`${param}\` to have at most ${expected}, got ${got}`, { param });
 }
 
-function checkStrings(strings: readonly unknown[], { each = Infinity, total = Infinity }: FieldLimit, param: string, what: string): void {
+/** Checks the lengths of the strings in a list, or of the keys of an object. `entryName` names one of them in errors. */
+function checkStrings(
+  entries: readonly unknown[],
+  { each = Infinity, total = Infinity }: FieldLimit,
+  param: string,
+  entryName: string,
+): void {
   let sum = 0;
-  for (const text of strings) {
+  for (const text of entries) {
     if (typeof text !== "string") continue;
-    if (text.length > each) throw limitError(param, `${each} characters in each ${what}`, text.length);
+    if (text.length > each) throw limitError(param, `${each} characters in each ${entryName}`, text.length);
     sum += text.length;
   }
   if (sum > total) throw limitError(param, `${total} characters in all`, sum);
 }
 
-/** Checks string and list lengths first, so that a value is only serialized to JSON when its parts are within their limits. */
+/** Checks one value. Checks its string and list lengths first, so that only a value within these limits is serialized to JSON. */
 function checkValue(value: unknown, limit: FieldLimit, param: string): void {
   const { characters = Infinity, items = Infinity, json } = limit;
   if (typeof value === "string") {
@@ -263,17 +268,17 @@ function checkValue(value: unknown, limit: FieldLimit, param: string): void {
 }
 
 /** Checks a value and the fields below it. `param` is its path in the body. */
-function checkNode(value: unknown, { limit, inner }: Node, param: string): void {
+function checkNode(value: unknown, { limit, fields }: LimitNode, param: string): void {
   if (limit !== null) checkValue(value, limit, param);
-  if (inner.size === 0 || typeof value !== "object" || value === null) return;
-  const dot = param === "" ? "" : `${param}.`;
+  if (fields.size === 0 || typeof value !== "object" || value === null) return;
+  const prefix = param === "" ? "" : `${param}.`;
   if (Array.isArray(value)) {
-    const every = inner.get("*");
-    if (every !== undefined) for (let at = 0; at < value.length; at++) checkNode(value[at], every, `${dot}${at}`);
+    const itemNode = fields.get("*");
+    if (itemNode !== undefined) for (let index = 0; index < value.length; index++) checkNode(value[index], itemNode, `${prefix}${index}`);
     return;
   }
-  for (const [name, node] of inner) {
-    if (Object.hasOwn(value, name)) checkNode((value as Readonly<Record<string, unknown>>)[name], node, `${dot}${name}`);
+  for (const [name, node] of fields) {
+    if (Object.hasOwn(value, name)) checkNode((value as Readonly<Record<string, unknown>>)[name], node, `${prefix}${name}`);
   }
 }
 

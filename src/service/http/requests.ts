@@ -45,10 +45,11 @@ const rlEnvelope = createRlJobRequest.extend({
 /** RL request with trajectories that are not validated yet. */
 export type RlEnvelope = z.output<typeof rlEnvelope>;
 
-/** Schema of a grader that `whetstone/graders` checks, with errors that name unsupported parts. */
+/** Member for a grader without validation: `whetstone/graders` checks it later, with errors that name unsupported parts. */
 const uncheckedGrader = { grader: z.unknown() };
 const uncheckedReinforcement = fineTuningMethod.shape.reinforcement.unwrap().unwrap().extend(uncheckedGrader);
 
+/** Schemas of bodies by kind of request. Chat completions have no single schema; `readChat` validates them. */
 const SCHEMAS = {
   model: createModelRequest,
   baseModel: addBaseModelRequest,

@@ -36,6 +36,7 @@ function clientOf({ headers }: IncomingMessage): string {
   return presentedKey(headers) ?? "";
 }
 
+/** Status and fields of an error response. */
 type Refusal = readonly [ErrorStatus, ErrorBodyFields];
 
 function malformed(problem: string): Refusal {
@@ -82,7 +83,10 @@ export function shuttingDown(): Response {
 
 /** Options of {@link createHttpServer}. */
 interface HttpServerOptions {
-  /** Changes a request before it is handled, or resolves to a response, which answers the request instead. @default changes nothing */
+  /**
+   * Changes a request before it is handled, or resolves to a response, which answers the request instead. Must not reject. Undefined for a
+   * request that needs no wait. @default changes nothing
+   */
   readonly prepare?: (request: IncomingMessage) => Promise<Response | void> | undefined;
   /** Time slices that the requests share with other work of the service. @default slices of their own */
   readonly slices?: TimeSlices;
@@ -108,30 +112,45 @@ export function createHttpServer(
     return errorResponse(status, fields);
   };
   const listener = getRequestListener(fetch, { errorHandler });
-  /** Response in progress, by connection. Bytes written to the socket directly would corrupt it. */
+  /** Last response of each connection. */
   const responses = new WeakMap<Duplex, ServerResponse>();
-  /** Connections with a request that was answered with an error of the parser. */
-  const refused = new WeakSet<Duplex>();
   const options = { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false };
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     responses.set(request.socket, response);
     sendRequestId(request, response);
     const preparing = prepare(request);
     const entering = isProbe(request) ? undefined : slices.enter(newGroup(clientOf(request)));
-    if (preparing === undefined && entering === undefined) void listener(request, response);
-    else
-      void Promise.all([preparing, entering]).then(([refusal]) => {
-        const answer = refusal instanceof Response ? getRequestListener(() => refusal) : listener;
-        // The client may have left meanwhile.
-        if (!response.destroyed) void answer(request, response);
-      });
+    if (preparing === undefined && entering === undefined) {
+      void listener(request, response);
+      return;
+    }
+    void Promise.all([preparing, entering]).then(([refusal]) => {
+      const answer = refusal instanceof Response ? getRequestListener(() => refusal) : listener;
+      // The client may have left meanwhile.
+      if (!response.destroyed) void answer(request, response);
+    });
   };
   const server: Server = tls === undefined ? createServer(options, onRequest) : createTlsServer({ ...options, ...tls }, onRequest);
-
   server.on("connection", () => slices.postpone());
+  answerParserErrors(server, responses);
+  rejectExpectations(server);
+  server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
+    socket.on("error", () => undefined);
+    refuse(socket, [405, { message: "This server is no proxy: it does not support CONNECT", code: "E_METHOD" }]);
+  });
+  return server;
+}
 
+/**
+ * Answers requests that the parser rejects, and timeouts of requests (`limitSilence`), and closes their connections.
+ *
+ * @param responses - Last response of each connection. Bytes written to the socket directly would corrupt a response in progress.
+ */
+function answerParserErrors(server: Server, responses: WeakMap<Duplex, ServerResponse>): void {
+  /** Connections with a request that was answered with an error of the parser. */
+  const refused = new WeakSet<Duplex>();
   server.on("clientError", (error: NodeJS.ErrnoException & { reason?: unknown }, socket: Socket) => {
-    // The rest of a rejected request arrives as further parser errors.
+    // The further bytes of a rejected request cause further errors of the parser.
     if (refused.has(socket) && error.code?.startsWith("HPE_")) return;
     const response = responses.get(socket);
     // The response to a whole request comes before the error of the next one.
@@ -148,7 +167,10 @@ export function createHttpServer(
     if (isPending) response.once("finish", () => refuse(socket, refusal));
     else refuse(socket, refusal);
   });
+}
 
+/** Rejects requests with a header `Expect` other than `100-continue`. */
+function rejectExpectations(server: Server): void {
   server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {
     const [status, fields]: Refusal = [
       417,
@@ -159,10 +181,4 @@ export function createHttpServer(
     response.end(JSON.stringify(toErrorBody(status, fields)));
     request.resume();
   });
-
-  server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
-    socket.on("error", () => undefined);
-    refuse(socket, [405, { message: "This server is no proxy: it does not support CONNECT", code: "E_METHOD" }]);
-  });
-  return server;
 }

@@ -43,7 +43,7 @@ export interface CertificateRenewal {
   close(): void;
 }
 
-/** Reads the certificate of a server again when one of its files changes. */
+/** Reads the certificate of a server again whenever one of its files changes, until {@link CertificateRenewal.close}. */
 export function renewCertificate(server: Server, files: CertificateFiles, logger: ServiceLogger): CertificateRenewal {
   const reload = async (): Promise<void> => {
     try {

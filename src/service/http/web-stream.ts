@@ -1,3 +1,4 @@
+/** Node streams as bodies of responses. */
 import type { Readable } from "node:stream";
 
 /**
