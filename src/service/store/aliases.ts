@@ -1,4 +1,4 @@
-/** Additional names of checkpoints: `ft:…` of fine-tuned models, and `ft:…:ckpt-step-N` of their checkpoints. */
+/** Additional names of checkpoints (aliases): `ft:…` of fine-tuned models, and `ft:…:ckpt-step-N` of their checkpoints. */
 import type { CheckpointAliasRow, CheckpointRow, ModelRow, Store } from "./tables.ts";
 
 /** Whether a model name has the form of an alias, and not of a base model or a path. */
@@ -47,7 +47,7 @@ function selectAliases(store: Store) {
     .select(["models.entity", "models.project", "models.name as model_name", "models.base_model"]);
 }
 
-/** Lists the aliases of all checkpoints by time of creation; of one checkpoint, the model's name first. */
+/** Lists the aliases of all checkpoints by the checkpoint's time of creation, then by name: the name of the model before the longer ones. */
 export function listAliases(store: Store): Promise<ListedAlias[]> {
   return selectAliases(store).orderBy("checkpoints.created_at").orderBy("checkpoint_aliases.name").execute();
 }

@@ -2,10 +2,9 @@
  * Rows of API keys. Queries on a store of a request see only the keys that its caller may see, see `visibility.ts`; no function here adds this
  * condition.
  */
-import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { KeyQuery } from "../../base/schema/index.ts";
-import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import { isAfter, pageOf, requireCursor, type RowPage } from "./paging.ts";
 import type { Store } from "./tables.ts";
 import type { ApiKeyRow } from "./team-tables.ts";
 import { entityFor } from "./visibility.ts";
@@ -72,7 +71,7 @@ export async function recordUses(store: Store, uses: ReadonlyMap<string, string>
  * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's.
  */
 export async function pageOfKeys(store: Store, { after, limit, entity }: KeyQuery): Promise<RowPage<ApiKeyRow>> {
-  // For the error: the store would return an empty page.
+  // Throws for another entity, of which the store would return an empty page.
   entityFor(store, entity, "entity");
   let query = store
     .selectFrom("api_keys")
@@ -83,9 +82,7 @@ export async function pageOfKeys(store: Store, { after, limit, entity }: KeyQuer
   if (entity !== undefined) query = query.where("entity", "=", entity);
   if (after !== undefined) {
     const row = await store.selectFrom("api_keys").select(["created_at", "id"]).where("id", "=", after.toLowerCase()).executeTakeFirst();
-    const cursor = requireCursor(row, after, "an API key");
-    // Rows after the cursor in the order above: its columns are compared as one value.
-    query = query.where(sql<boolean>`(api_keys.created_at, api_keys.id) < (${cursor.created_at}, ${cursor.id})`);
+    query = query.where(isAfter("api_keys", requireCursor(row, after, "an API key")));
   }
   return pageOf(await query.execute(), limit);
 }

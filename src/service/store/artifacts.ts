@@ -1,9 +1,9 @@
-import { sql } from "kysely";
+/** Rows of artifact versions and their files. */
 import { NotFoundError } from "../../base/errors.ts";
 import type { ArtifactQuery } from "../../base/schema/index.ts";
 import { hasOutcome } from "./rollout-tasks.ts";
 import { artifactUrl, pathOf, type QualifiedName } from "../common/names.ts";
-import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import { isAfter, pageOf, requireCursor, type RowPage } from "./paging.ts";
 import { entityFor } from "./visibility.ts";
 import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
 
@@ -13,6 +13,7 @@ export interface StoredArtifact extends ArtifactRow {
   readonly files: readonly ArtifactFileRow[];
 }
 
+/** Row that is not deleted. */
 type ExistingRow = ArtifactRow & Pick<StoredArtifact, "state">;
 
 /** Whether a row was found and is not deleted. */
@@ -23,7 +24,7 @@ function exists(row: ArtifactRow | undefined): row is ExistingRow {
 /** Returns a version with its files. */
 async function withFiles(store: Store, row: ExistingRow): Promise<StoredArtifact> {
   const files = await store.selectFrom("artifact_files").selectAll().where("artifact_id", "=", row.id).execute();
-  // In order of the bytes: the order of a database depends on its language settings.
+  // Sorted here by bytes, because the order of a database depends on its language settings.
   return { ...row, files: files.toSorted((a, b) => Buffer.compare(Buffer.from(a.path), Buffer.from(b.path))) };
 }
 
@@ -104,8 +105,7 @@ export async function pageOfArtifacts(store: Store, { after, limit, ...filters }
   }
   if (after !== undefined) {
     const row = await store.selectFrom("artifacts").select(["created_at", "id"]).where("id", "=", after.toLowerCase()).executeTakeFirst();
-    const cursor = requireCursor(row, after, "an artifact version");
-    query = query.where(sql<boolean>`(artifacts.created_at, artifacts.id) < (${cursor.created_at}, ${cursor.id})`);
+    query = query.where(isAfter("artifacts", requireCursor(row, after, "an artifact version")));
   }
   return pageOf((await query.execute()) as SummarizedArtifact[], limit);
 }

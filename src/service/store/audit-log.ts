@@ -1,15 +1,17 @@
+/** Records of the audit log. A record is appended before the request is handled, and completed with the status of the answer. */
 import { randomHex } from "../../base/util/random-hex.ts";
 import type { AuditQuery } from "../../base/schema/index.ts";
 import { pageOf, requireCursor, type PageRequest, type RowPage } from "./paging.ts";
 import type { Store } from "./tables.ts";
 import type { AuditLogRow } from "./team-tables.ts";
 
-/** Number of identifiers that this process has drawn, so that records of one millisecond stay in order. */
-let drawn = 0;
+/** Number of identifiers that this process has created, so that records of one millisecond stay in order. */
+let createdIds = 0;
 
 /** Returns an identifier that sorts by time: 12 hexadecimal digits of the time in milliseconds, 4 of a counter, 16 random ones. */
 function newId(timeMs: number): string {
-  const counter = (drawn++ % 0x10000).toString(16).padStart(4, "0");
+  const counter = (createdIds % 0x10000).toString(16).padStart(4, "0");
+  createdIds++;
   return timeMs.toString(16).padStart(12, "0") + counter + randomHex();
 }
 

@@ -1,3 +1,4 @@
+/** Checks of a database before it is used: that SQLite finds it intact, and that this version knows its migrations. */
 import { ConfigError, DataCorruptedError } from "../../base/errors.ts";
 import { messageOf } from "../../base/util/values.ts";
 import type { SqliteConnection } from "./connection.ts";
@@ -23,9 +24,12 @@ export function requireIntact(connection: SqliteConnection, path: string): void 
   );
 }
 
-/** Whether SQLite reports a damaged file (SQLITE_CORRUPT, 11, or SQLITE_NOTADB, 26). */
+/** Primary result codes of SQLite for a damaged file: SQLITE_CORRUPT and SQLITE_NOTADB. The low 8 bits of a code are the primary one. */
+const DAMAGE_CODES = [11, 26];
+
+/** Whether SQLite reports a damaged file. */
 function isDamage(error: unknown): boolean {
-  return error instanceof Error && "errcode" in error && [11, 26].includes((error as { errcode: number }).errcode & 0xff);
+  return error instanceof Error && "errcode" in error && DAMAGE_CODES.includes((error as { errcode: number }).errcode & 0xff);
 }
 
 /**
@@ -47,13 +51,16 @@ export function requireKnown(connection: SqliteConnection, path: string): number
 /**
  * Checks the names of the migrations that were applied to a database.
  *
+ * @param where - Name of the database for the message.
  * @throws ConfigError `E_CONFIG`, naming `param`, for a migration that this version does not know.
  */
 export function requireKnownMigrations(names: readonly string[], where: string, param: string): void {
   const unknown = names.filter((name) => !Object.hasOwn(MIGRATIONS, name));
   if (unknown.length === 0) return;
+  const newest = Object.keys(MIGRATIONS).at(-1);
+  const found = unknown.map((name) => `'${name}'`).join(", ");
   throw new ConfigError(
-    `The database ${where} was written by a newer version: expected migrations up to '${Object.keys(MIGRATIONS).at(-1)}', found ${unknown.map((name) => `'${name}'`).join(", ")}. Nothing was changed. Use that version or a newer one`,
+    `The database ${where} was written by a newer version: expected migrations up to '${newest}', found ${found}. Nothing was changed. Use that version or a newer one`,
     { param },
   );
 }

@@ -23,6 +23,7 @@ export interface SqliteConnection {
   close(): void;
 }
 
+/** Subset of a module that binds SQLite. */
 interface SqliteModule {
   readonly DatabaseSync: new (path: string, options: { timeout: number; readOnly: boolean }) => SqliteConnection;
 }

@@ -1,3 +1,4 @@
+/** Errors of the connection to a shared database. */
 import { UnavailableError } from "../../base/errors.ts";
 
 /**

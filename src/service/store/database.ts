@@ -6,7 +6,7 @@ import { InternalError } from "../../base/errors.ts";
 import type { Store, Tables } from "./tables.ts";
 import type { DialectAdapter, RawBuilder, SelectQueryBuilder, Transaction } from "kysely";
 
-/** Executes a statement with `?` for its parameters, and returns its rows. */
+/** Function that executes a statement with `?` for each parameter, and returns its rows. */
 export type Execute = (sql: string, parameters: readonly unknown[]) => Promise<unknown[]>;
 
 /** Database of a service. */
@@ -34,7 +34,7 @@ export interface Database {
   synchronize(): Promise<void>;
 }
 
-/** Databases by the adapter of their stores, which restricted stores and transactions share. */
+/** Databases by the adapter of their stores. A restricted store (`visibleIn`) and a transaction have the adapter of the original store. */
 const databases = new WeakMap<DialectAdapter, Database>();
 
 /** Registers the database of a store that can be written to. */

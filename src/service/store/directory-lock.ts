@@ -1,3 +1,4 @@
+/** Lock of a data directory: one service at a time uses a directory. */
 import { join } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import { readServiceFile, type DataDirectory } from "../disk/data-directory.ts";

@@ -1,4 +1,4 @@
-/** Limits of entities, and what entities use of the service. */
+/** Limits of entities, and the bytes that they store. */
 import type { EntityLimits } from "../../base/schema/index.ts";
 import { QuotaError } from "../../base/errors.ts";
 import type { Digests } from "../disk/digests.ts";
@@ -31,7 +31,7 @@ export async function entityNames(store: Store): Promise<string[]> {
 
 /** Returns the bytes of an entity's artifacts and checkpoints, as recorded with them. */
 export async function storedBytesOf(store: Store, entity: string): Promise<number> {
-  const { bytes } = await store
+  const { bytes: artifactBytes } = await store
     .selectFrom("artifact_files")
     .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
     .select((eb) => eb.fn.sum<number | string | null>("size_bytes").as("bytes"))
@@ -44,17 +44,19 @@ export async function storedBytesOf(store: Store, entity: string): Promise<numbe
     .where("models.entity", "=", entity)
     .where("checkpoints.digests", "is not", null)
     .execute();
-  const sizes = checkpoints.flatMap(({ digests }) => Object.values(JSON.parse(digests ?? "{}") as Digests));
-  return Number(bytes ?? 0) + sizes.reduce((sum, { size_bytes: size }) => sum + size, 0);
+  let checkpointBytes = 0;
+  for (const { digests } of checkpoints)
+    for (const file of Object.values(JSON.parse(digests ?? "{}") as Digests)) checkpointBytes += file.size_bytes;
+  return Number(artifactBytes ?? 0) + checkpointBytes;
 }
 
-/** Checks that an entity may store more bytes. @throws QuotaError `E_QUOTA` if it may not. */
-export async function requireBytes(store: Store, entity: string, more: number): Promise<void> {
-  const { stored_bytes: max = null } = await findEntityLimits(store, entity);
-  if (max === null) return;
-  const stored = await storedBytesOf(store, entity);
-  if (stored + more <= max) return;
+/** Checks that an entity may store `addedBytes` more. @throws QuotaError `E_QUOTA` if it may not. */
+export async function requireBytes(store: Store, entity: string, addedBytes: number): Promise<void> {
+  const { stored_bytes: maxBytes = null } = await findEntityLimits(store, entity);
+  if (maxBytes === null) return;
+  const storedBytes = await storedBytesOf(store, entity);
+  if (storedBytes + addedBytes <= maxBytes) return;
   throw new QuotaError(
-    `Expected at most ${max} stored bytes of the entity '${entity}' (\`stored_bytes\`), got ${stored} and ${more} more. Delete artifacts, files or checkpoints that are not needed, or ask an administrator for more`,
+    `Expected at most ${maxBytes} stored bytes of the entity '${entity}' (\`stored_bytes\`), got ${storedBytes} and ${addedBytes} more. Delete artifacts, files or checkpoints that are not needed, or ask an administrator for more`,
   );
 }

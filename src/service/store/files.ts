@@ -1,13 +1,12 @@
 /** Uploaded files of the fine-tuning interface: rows that name an artifact version with one file. */
 import { requireBytes } from "./entities.ts";
 import { randomUUID } from "node:crypto";
-import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
-import { pageOf, requireCursor, type PageRequest, type RowPage } from "./paging.ts";
+import { isAfter, pageOf, requireCursor, type PageRequest, type RowPage } from "./paging.ts";
 import type { FileRow, Store } from "./tables.ts";
 
-/** Project of the artifacts that hold files. */
-const PROJECT = "files";
+/** Project of the artifacts that contain uploaded files. */
+const FILES_PROJECT = "files";
 
 /** File to insert. Its contents are a stored blob. */
 export interface NewFile {
@@ -45,7 +44,7 @@ export async function insertFile(transaction: Store, file: NewFile): Promise<Fil
     created_at: now.toISOString(),
     expires_at: expiresAfterSeconds === null ? null : new Date(now.getTime() + expiresAfterSeconds * 1000).toISOString(),
   };
-  const artifact = { id: row.artifact_id, entity, project: PROJECT, name: row.id, version: 0 };
+  const artifact = { id: row.artifact_id, entity, project: FILES_PROJECT, name: row.id, version: 0 };
   const metadata = JSON.stringify({ filename, purpose });
   await transaction
     .insertInto("artifacts")
@@ -95,10 +94,7 @@ export async function pageOfFiles(store: Store, { after, limit, order, purpose }
   if (after !== undefined) {
     const row = await store.selectFrom("files").select(["created_at", "id"]).where("id", "=", after).executeTakeFirst();
     const cursor = requireCursor(row, after, "a file");
-    const position = sql`(${cursor.created_at}, ${cursor.id})`;
-    query = query.where(
-      order === "asc" ? sql<boolean>`(files.created_at, files.id) > ${position}` : sql<boolean>`(files.created_at, files.id) < ${position}`,
-    );
+    query = query.where(isAfter("files", cursor, order));
   }
   return pageOf(await query.execute(), limit);
 }

@@ -29,8 +29,10 @@ function findRow(store: Store, id: string): Promise<FineTuningJobRow | undefined
 async function withJob(store: Store, row: FineTuningJobRow): Promise<StoredFineTuningJob | undefined> {
   const job = await store.selectFrom("jobs").selectAll().where("id", "=", row.training_job_id).executeTakeFirst();
   if (job === undefined) return undefined;
-  // The job may have ended since the row was read: a successful job has its result file.
-  return { row: (job.status === "succeeded" ? await findRow(store, row.id) : row) ?? row, job };
+  if (job.status !== "succeeded") return { row, job };
+  // The job may have ended since the row was read, and has added its result file.
+  const currentRow = await findRow(store, row.id);
+  return { row: currentRow ?? row, job };
 }
 
 /** Page and filter of {@link pageOfFineTuningJobs}. */
@@ -48,8 +50,8 @@ export async function pageOfFineTuningJobs(
   store: Store,
   { after, limit, metadata }: FineTuningFilters,
 ): Promise<RowPage<StoredFineTuningJob>> {
-  const all = store.selectFrom("fine_tuning_jobs").innerJoin("jobs", "jobs.id", "fine_tuning_jobs.training_job_id");
-  let query = all
+  const jobs = store.selectFrom("fine_tuning_jobs").innerJoin("jobs", "jobs.id", "fine_tuning_jobs.training_job_id");
+  let query = jobs
     .selectAll("fine_tuning_jobs")
     .select("jobs.seq")
     .orderBy("jobs.seq", "desc")
@@ -57,22 +59,23 @@ export async function pageOfFineTuningJobs(
   if (metadata === null) query = query.where("metadata", "is", null);
   const labels = Object.entries(metadata ?? {});
   for (const label of labels) query = query.where(sql<boolean>`metadata like ${patternOf(label)} escape '\\'`);
-  let last: { readonly seq: number } | undefined;
+  /** Row after which the next read starts. */
+  let cursor: { readonly seq: number } | undefined;
   if (after !== undefined) {
-    const cursor = await all.select("jobs.seq").where("fine_tuning_jobs.id", "=", after).executeTakeFirst();
-    last = requireCursor(cursor, after, "a fine-tuning job");
+    const row = await jobs.select("jobs.seq").where("fine_tuning_jobs.id", "=", after).executeTakeFirst();
+    cursor = requireCursor(row, after, "a fine-tuning job");
   }
   const matching: FineTuningJobRow[] = [];
-  // Further rows are read only for rows that match a pattern without having its label.
+  // A row may match a pattern without having its label. Only then are further rows read, until the page is full.
   for (;;) {
-    const found = await (last === undefined ? query : query.where("jobs.seq", "<", last.seq)).execute();
-    for (const { seq: _, ...row } of found) if (hasLabels(row, labels)) matching.push(row);
-    if (matching.length > limit || found.length <= limit) break;
-    last = found.at(-1);
+    const candidates = await (cursor === undefined ? query : query.where("jobs.seq", "<", cursor.seq)).execute();
+    for (const { seq: _seq, ...row } of candidates) if (hasLabels(row, labels)) matching.push(row);
+    if (matching.length > limit || candidates.length <= limit) break;
+    cursor = candidates.at(-1);
   }
   const { rows, hasMore } = pageOf(matching, limit);
-  const found = await Promise.all(rows.map((row) => withJob(store, row)));
-  return { rows: found.filter((each) => each !== undefined), hasMore };
+  const stored = await Promise.all(rows.map((row) => withJob(store, row)));
+  return { rows: stored.filter((each) => each !== undefined), hasMore };
 }
 
 /** Returns a pattern that every JSON text with this label matches. */
@@ -81,10 +84,11 @@ function patternOf([key, value]: readonly [string, string]): string {
   return `%${text.replaceAll(/[\\%_]/gu, String.raw`\$&`)}%`;
 }
 
+/** Whether a job has all labels. */
 function hasLabels({ metadata }: FineTuningJobRow, labels: readonly (readonly [string, string])[]): boolean {
   if (labels.length === 0) return true;
-  const found = new Map(Object.entries(JSON.parse(metadata ?? "{}") as Record<string, string>));
-  return labels.every(([key, value]) => found.get(key) === value);
+  const labelsOfJob = new Map(Object.entries(JSON.parse(metadata ?? "{}") as Record<string, string>));
+  return labels.every(([key, value]) => labelsOfJob.get(key) === value);
 }
 
 /**
@@ -93,10 +97,10 @@ function hasLabels({ metadata }: FineTuningJobRow, labels: readonly (readonly [s
  * @throws ArgumentError `E_ARGUMENT` if `after` is not an event of the job.
  */
 export async function pageOfNewestEvents(store: Store, jobId: string, { after, limit }: PageRequest): Promise<RowPage<JobEventRow>> {
-  const ofJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId);
-  let query = ofJob.orderBy("seq", "desc").limit(limit + 1);
+  const allOfJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId);
+  let query = allOfJob.orderBy("seq", "desc").limit(limit + 1);
   if (after !== undefined) {
-    const cursor = requireCursor(await ofJob.where("id", "=", after).executeTakeFirst(), after, "an event of this job");
+    const cursor = requireCursor(await allOfJob.where("id", "=", after).executeTakeFirst(), after, "an event of this job");
     query = query.where("seq", "<", cursor.seq);
   }
   return pageOf(await query.execute(), limit);

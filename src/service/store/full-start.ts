@@ -6,20 +6,20 @@ import { openStore, shareStore, type OpenStoreOptions } from "./sqlite.ts";
 import type { Store } from "./tables.ts";
 import type { DiskSpace } from "../disk/space.ts";
 
-/** Creates a function that runs a step of the start and logs, instead of throws, an error caused by a full disk. */
-export function onFullDisk(logger: ServiceLogger): (what: string, step: () => Promise<unknown>) => Promise<void> {
-  return async (what, step) => {
+/** Creates a function that runs a step of the start and logs, instead of throws, an error caused by a full disk. The log names the `subject`. */
+export function onFullDisk(logger: ServiceLogger): (subject: string, step: () => Promise<unknown>) => Promise<void> {
+  return async (subject, step) => {
     try {
       await step();
     } catch (error) {
       if (!isNoSpace(error)) throw error;
-      logger.warn(`The disk is full: ${what} could not be put in order at this start`, { error: messageOf(error) });
+      logger.warn(`The disk is full: ${subject} could not be put in order at this start`, { error: messageOf(error) });
     }
   };
 }
 
-/** Parts of the service needed to wait for disk space. */
-export interface Waiting {
+/** Parts of the service that the wait for disk space needs. */
+export interface SpaceWait {
   readonly space: DiskSpace;
   readonly logger: ServiceLogger;
   /** Signal that aborts on shutdown. */
@@ -34,9 +34,9 @@ export interface Waiting {
  */
 export async function openStoreAnyway(
   path: string,
-  { whyNotNew, ...waiting }: Waiting & Pick<OpenStoreOptions, "whyNotNew">,
+  { whyNotNew, ...wait }: SpaceWait & Pick<OpenStoreOptions, "whyNotNew">,
 ): Promise<Store> {
-  const { space, logger } = waiting;
+  const { space, logger } = wait;
   try {
     return await space.freeing(() => openStore(path, { whyNotNew }));
   } catch (error) {
@@ -45,13 +45,13 @@ export async function openStoreAnyway(
       error: messageOf(error),
     });
     const store = await openStore(path, { whyNotNew, isExclusive: true });
-    void shareStoreWhenSpaceAllows(store, waiting);
+    void shareStoreWhenSpaceAllows(store, wait);
     return store;
   }
 }
 
-/** Opens the database for other processes once there is disk space. */
-async function shareStoreWhenSpaceAllows(store: Store, { space, logger, signal }: Waiting): Promise<void> {
+/** Opens the database for other processes once there is disk space. Never rejects. */
+async function shareStoreWhenSpaceAllows(store: Store, { space, logger, signal }: SpaceWait): Promise<void> {
   for (let failures = 0; ; failures++) {
     await space.waitForSpace({ failures, signal });
     if (signal.aborted) return;

@@ -1,10 +1,10 @@
 /**
- * High-water mark of the database. Each synchronized write transaction increments a number in the database, and a file next to the database
- * has the number of the last one. If the database has a lower number at the next start, its write-ahead log was lost, although SQLite finds
- * nothing wrong with the rest.
+ * High-water mark of a SQLite database. Each synchronized write transaction increments a number in the database, and a file next to the
+ * database (the mark) has the number of the last transaction. If the database has a lower number at the next start, its write-ahead log was
+ * lost, although SQLite finds the database intact.
  *
- * The file is written after the commit and before the commit is reported to its caller, so it is never ahead of the database and covers
- * every acknowledged transaction. The end of the process loses nothing that was written to a file, so the file needs no synchronization:
+ * The mark is written after the commit and before the commit is reported to its caller, so it is never ahead of the database and covers
+ * every acknowledged transaction. The end of the process loses nothing that was written to a file, so the mark needs no synchronization:
  * a failure of the system may leave an older number, which is valid, too.
  */
 import { closeSync, constants, openSync, rmSync, writeSync } from "node:fs";
@@ -16,9 +16,9 @@ import { sizeOf } from "../disk/files.ts";
 import type { SqliteConnection } from "./connection.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
-/** Characters of the number in the file. A number of fixed length is overwritten in place. */
+/** Digits of the number in the file. A number of fixed length is overwritten in place. */
 const DIGITS = 16;
-/** Max size of the file that is read. */
+/** Max bytes of the file that is read. */
 const MAX_BYTES = 1024;
 
 /** Statement that counts a transaction. */
@@ -63,7 +63,9 @@ export class HighWaterMark {
    */
   increment(): () => void {
     const [row] = (this.#increment?.all(new Date().toISOString()) ?? []) as { count: number }[];
-    return () => row !== undefined && this.#write(row.count);
+    return () => {
+      if (row !== undefined) this.#write(row.count);
+    };
   }
 
   /** Closes the file and, if the database contains its whole write-ahead log, removes it. */
@@ -109,17 +111,17 @@ export async function requireMarked(path: string, connection: SqliteConnection |
   const last = connection === null ? { count: 0, committedAt: null } : lastTransaction(connection);
   if (last.count >= mark) return;
   const { mtime } = await stat(markOf(path));
-  const wal = (await sizeOf(`${path}-wal`)) > 0 ? "is damaged or of another time" : "is missing";
+  const walProblem = (await sizeOf(`${path}-wal`)) > 0 ? "is damaged or of another time" : "is missing";
   const since = last.committedAt === null ? "" : ` after ${last.committedAt}`;
   throw new DataCorruptedError(
     `The database '${path}' lacks acknowledged changes: expected transaction ${mark} of ${mtime.toISOString()}, found ${last.count}; the changes${since} of ${mark - last.count} transactions are missing. ` +
-      `Its write-ahead log '${path}-wal' ${wal}. Nothing was changed. Put whetstone.db and whetstone.db-wal of the same time back, or make another data directory from a backup with \`whetstone restore\`. ` +
+      `Its write-ahead log '${path}-wal' ${walProblem}. Nothing was changed. Put whetstone.db and whetstone.db-wal of the same time back, or make another data directory from a backup with \`whetstone restore\`. ` +
       `To continue without the missing changes, delete '${markOf(path)}'; files that belong to them then move to the quarantine`,
     { param: "dataDir" },
   );
 }
 
-/** Reads a mark. Returns null for a missing file, and for one without a number, as a failure of the system may leave it. */
+/** Reads a mark. Returns null for a missing file, and for a file without a number, which a failure of the system may leave. */
 async function readMark(path: string): Promise<number | null> {
   try {
     const [digits] = /^\d+/u.exec(await readRegularFile(path, { maxBytes: MAX_BYTES })) ?? [];

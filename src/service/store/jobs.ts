@@ -1,3 +1,4 @@
+/** Rows of training jobs and their events, and the order of the queue. */
 import { randomUUID } from "node:crypto";
 import { sql } from "kysely";
 import { NotFoundError, RateLimitError } from "../../base/errors.ts";
@@ -32,10 +33,12 @@ export interface NextJobQuery {
 }
 
 /**
- * Returns the unfinished job to run next, which is not paused: of the entity that has waited longest since the start of its last job, the one
- * with the lowest `priority`, then the first one in order of creation; an interrupted job precedes all others. A process runs one job at a
- * time, so a job that is `running` while its queue looks for work was interrupted. Jobs that other processes run are skipped, and so are jobs
- * of a model with an earlier job, because each job starts from the checkpoint of the one before.
+ * Returns the unfinished job to run next. Skips paused jobs, jobs that other processes run, and jobs of a model with an earlier job that is
+ * not paused, because each job starts from the checkpoint of the one before.
+ *
+ * Order: an interrupted job before all others; then by entity, first the one that has waited longest since the start of its last job; then by
+ * `priority`, lowest first; then by creation. A process runs one job at a time, so a job that is `running` while its queue looks for work was
+ * interrupted.
  */
 export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Promise<JobRow | undefined> {
   let query = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).limit(1);
@@ -77,7 +80,7 @@ export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Prom
     .executeTakeFirst();
 }
 
-/** Milliseconds after which a job over the limit may be created again: when another one ends is unknown. */
+/** Milliseconds after which the creation of a job over the limit may be tried again. The time at which another job ends is unknown. */
 const JOB_RETRY_MS = 30_000;
 
 /** Returns the number of unfinished jobs of an entity. */
@@ -93,12 +96,12 @@ export async function liveJobsOf(store: Store, entity: string): Promise<number> 
 
 /** Checks that an entity may have one more unfinished job. @throws RateLimitError `E_RATE_LIMIT` if it may not. */
 async function requireJobRoom(store: Store, entity: string): Promise<void> {
-  const { queued_jobs: max = null } = await findEntityLimits(store, entity);
-  if (max === null) return;
-  const live = await liveJobsOf(store, entity);
-  if (live < max) return;
+  const { queued_jobs: maxJobs = null } = await findEntityLimits(store, entity);
+  if (maxJobs === null) return;
+  const liveCount = await liveJobsOf(store, entity);
+  if (liveCount < maxJobs) return;
   throw new RateLimitError(
-    `Expected at most ${max} unfinished training jobs of the entity '${entity}' (\`queued_jobs\`), got ${live} and another one. Create it when others have ended`,
+    `Expected at most ${maxJobs} unfinished training jobs of the entity '${entity}' (\`queued_jobs\`), got ${liveCount} and another one. Create it when others have ended`,
     { retryAfterMs: JOB_RETRY_MS },
   );
 }
@@ -217,10 +220,10 @@ export async function recentRlSteps(store: Store, modelId: string, limit: number
  * @throws ArgumentError `E_ARGUMENT` if `after` is not an event of the job.
  */
 export async function pageOfEvents(store: Store, jobId: string, { after, limit }: PageRequest): Promise<RowPage<JobEventRow>> {
-  const ofJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId).where("type", "!=", "note");
-  let query = ofJob.orderBy("seq").limit(limit + 1);
+  const listedEvents = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId).where("type", "!=", "note");
+  let query = listedEvents.orderBy("seq").limit(limit + 1);
   if (after !== undefined) {
-    const cursor = requireCursor(await ofJob.where("id", "=", after).executeTakeFirst(), after, "an event of this job");
+    const cursor = requireCursor(await listedEvents.where("id", "=", after).executeTakeFirst(), after, "an event of this job");
     query = query.where("seq", ">", cursor.seq);
   }
   return pageOf(await query.execute(), limit);

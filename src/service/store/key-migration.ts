@@ -1,4 +1,4 @@
-/** Migration that adds API keys and entities. */
+/** Part of the migration `0008-team`: API keys and entities. Released, so that its statements must not change. */
 import { sql, type Kysely } from "kysely";
 import { parsePolicyName } from "../common/names.ts";
 

@@ -1,3 +1,4 @@
+/** Migrations of the database, for SQLite and Postgres. `tables.ts` describes the tables after all migrations. */
 import { createHash } from "node:crypto";
 import { PostgresAdapter, sql, type Kysely, type Migration } from "kysely";
 import { keys } from "./key-migration.ts";
@@ -15,7 +16,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0008-team": { up: team },
 };
 
-/** Adds what a service of a team stores: API keys and entities, plans of rollouts, the audit log, columns of jobs, and the storage. */
+/** Adds API keys and entities, plans of rollouts, the audit log, columns of jobs, and the storage. */
 async function team(db: Kysely<unknown>): Promise<void> {
   for (const add of [keys, rolloutTasks, auditLog, jobLeases, storage]) await add(db);
 }

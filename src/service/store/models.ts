@@ -1,8 +1,8 @@
-import { sql } from "kysely";
+/** Rows of trainable models. */
 import { NotFoundError } from "../../base/errors.ts";
 import type { ModelQuery } from "../../base/schema/index.ts";
 import type { QualifiedName } from "../common/names.ts";
-import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import { isAfter, pageOf, requireCursor, type RowPage } from "./paging.ts";
 import { entityFor } from "./visibility.ts";
 import type { ModelRow, Store } from "./tables.ts";
 
@@ -71,8 +71,7 @@ export async function pageOfModels(
   }
   if (after !== undefined) {
     const row = await store.selectFrom("models").select(["created_at", "id"]).where("id", "=", after.toLowerCase()).executeTakeFirst();
-    const cursor = requireCursor(row, after, "a model");
-    query = query.where(sql<boolean>`(models.created_at, models.id) < (${cursor.created_at}, ${cursor.id})`);
+    query = query.where(isAfter("models", requireCursor(row, after, "a model")));
   }
   return pageOf(await query.execute(), limit);
 }

@@ -1,12 +1,13 @@
+/** Opening of the database of a service: a SQLite file in the data directory, or a Postgres database. */
 import { ConfigError } from "../../base/errors.ts";
 import { whyNotNewDatabase } from "../disk/content.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { sizeOf } from "../disk/files.ts";
-import { openStoreAnyway, type Waiting } from "./full-start.ts";
+import { openStoreAnyway, type SpaceWait } from "./full-start.ts";
 import type { Store } from "./tables.ts";
 
 /** Options of {@link openDatabase}. */
-export interface OpenDatabaseOptions extends Waiting {
+export interface OpenDatabaseOptions extends SpaceWait {
   /** Address of a Postgres database; null = the SQLite file of the data directory. */
   readonly url: string | null;
   readonly directory: DataDirectory;
@@ -28,8 +29,8 @@ export function databaseUrl(option: string | undefined): string | null {
  * @throws ConfigError `E_CONFIG` for a database without tables on a data directory with files, for a Postgres database on a directory with a
  *   SQLite database, and the errors of {@link openStoreAnyway} and `openPostgres`.
  */
-export async function openDatabase({ url, directory, ...waiting }: OpenDatabaseOptions): Promise<Store> {
-  if (url === null) return openStoreAnyway(directory.database, { whyNotNew: await whyNotNewDatabase(directory), ...waiting });
+export async function openDatabase({ url, directory, ...spaceWait }: OpenDatabaseOptions): Promise<Store> {
+  if (url === null) return openStoreAnyway(directory.database, { whyNotNew: await whyNotNewDatabase(directory), ...spaceWait });
   await requireNoDatabase(directory);
   // Loaded only for a service on Postgres.
   const { openPostgres } = await import("./postgres.ts");

@@ -19,16 +19,17 @@ import {
 class Compiler extends PostgresQueryCompiler {
   protected override visitBinaryOperation(node: BinaryOperationNode): void {
     const { operator, rightOperand: list } = node;
-    const isEmpty = (PrimitiveValueListNode.is(list) || ValueListNode.is(list)) && list.values.length === 0;
+    const isEmptyList = (PrimitiveValueListNode.is(list) || ValueListNode.is(list)) && list.values.length === 0;
     const name = OperatorNode.is(operator) ? operator.operator : null;
-    if (isEmpty && (name === "in" || name === "not in")) this.append(String(name === "not in"));
+    if (isEmptyList && name === "in") this.append("false");
+    else if (isEmptyList && name === "not in") this.append("true");
     else super.visitBinaryOperation(node);
   }
 }
 
 /**
- * Introspector that lists the names of the tables of the current schema. Kysely's reads the columns of all schemas, and fails if another
- * service creates or drops its schema meanwhile.
+ * Introspector that lists the names of the tables of the current schema. Kysely's introspector reads the columns of all schemas, and fails if
+ * another service creates or drops its schema meanwhile.
  */
 class Introspector extends PostgresIntrospector {
   readonly #db: Kysely<unknown>;

@@ -3,31 +3,24 @@ import { ArgumentError, NoSpaceError } from "../../base/errors.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { DatabaseUnavailableError } from "./database-errors.ts";
 
-/** The transaction conflicts with another one and may succeed if repeated: serialization failure, deadlock. */
+/** Codes of a transaction that conflicts with another one and may succeed if repeated: serialization failure, deadlock. */
 const CONFLICTS: ReadonlySet<string> = new Set(["40001", "40P01"]);
 
-/** The same statement may succeed later. Classes of codes: connections (08), shutdown and start (57P), too few resources (53). */
-const PASSING = /^(?:08|57P|53(?!100))/u;
-/** Further codes of that kind: lock timeout, statement timeout, ended idle transaction, server that became a standby. */
-const PASSING_CODES: ReadonlySet<string> = new Set(["55P03", "57014", "25P03", "25006"]);
+/**
+ * Classes of codes after which the same statement may succeed later: connections (08), shutdown and start (57P), too few resources (53, except
+ * for a full disk).
+ */
+const TRANSIENT_CLASSES = /^(?:08|57P|53(?!100))/u;
+/** Single codes of this kind: lock timeout, statement timeout, ended idle transaction, server that became a standby. */
+const TRANSIENT_CODES: ReadonlySet<string> = new Set(["55P03", "57014", "25P03", "25006"]);
 
 /** Codes of system errors of a connection. */
 const SYSTEM_CODES: ReadonlySet<string> = new Set([
-  ...[
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "ECONNABORTED",
-    "EPIPE",
-    "ETIMEDOUT",
-    "ENOTFOUND",
-    "EAI_AGAIN",
-    "EHOSTUNREACH",
-    "ENETUNREACH",
-    "EHOSTDOWN",
-  ],
+  ...["ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "EPIPE", "ETIMEDOUT"],
+  ...["ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "EHOSTDOWN"],
 ]);
 /** Messages of the driver without a code: a lost connection, a timeout, a pool that ends because the service stops. */
-const MESSAGES =
+const CONNECTION_MESSAGES =
   /^(?:Connection terminated|Connection ended|timeout (?:exceeded|expired)|Query read timeout|Client has encountered|Client was closed|Cannot use a pool after)/u;
 
 const DISK_FULL = "53100";
@@ -54,13 +47,13 @@ export function isUniqueViolation(error: unknown): boolean {
 /** Whether a connection has ended, or a statement got no answer. Errors that the server sends on a connection have other codes. */
 export function isConnectionLoss(error: unknown): boolean {
   const code = codeOf(error);
-  return code === null ? MESSAGES.test(messageOf(error)) : SYSTEM_CODES.has(code);
+  return code === null ? CONNECTION_MESSAGES.test(messageOf(error)) : SYSTEM_CODES.has(code);
 }
 
 /** Whether the connection or the server failed, and not the statement. */
-function isPassing(error: unknown): boolean {
+function isTransient(error: unknown): boolean {
   const code = codeOf(error) ?? "";
-  return isConnectionLoss(error) || PASSING.test(code) || PASSING_CODES.has(code);
+  return isConnectionLoss(error) || TRANSIENT_CLASSES.test(code) || TRANSIENT_CODES.has(code);
 }
 
 /**
@@ -72,21 +65,13 @@ function isPassing(error: unknown): boolean {
 export function toDatabaseError(error: unknown, where: string): unknown {
   const code = codeOf(error) ?? "";
   if (code === DISK_FULL) {
-    return new NoSpaceError(
-      "The disk of the service's database is full: nothing of the request was kept. Make room there, and send it again",
-      {
-        cause: error,
-      },
-    );
+    const message = "The disk of the service's database is full: nothing of the request was kept. Make room there, and send it again";
+    return new NoSpaceError(message, { cause: error });
   }
   if (UNTRANSLATABLE.has(code)) {
     return new ArgumentError("Expected text without the character U+0000, which the service's database cannot store", { cause: error });
   }
-  if (!isPassing(error)) return error;
-  return new DatabaseUnavailableError(
-    `The service's database ${where} cannot be used now: ${messageOf(error) || code}. Send the request again`,
-    {
-      cause: error,
-    },
-  );
+  if (!isTransient(error)) return error;
+  const message = `The service's database ${where} cannot be used now: ${messageOf(error) || code}. Send the request again`;
+  return new DatabaseUnavailableError(message, { cause: error });
 }

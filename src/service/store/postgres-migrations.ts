@@ -13,7 +13,7 @@ import type { Store, Tables } from "./tables.ts";
 /** Oldest supported version of Postgres, as `server_version_num`. */
 const MIN_VERSION = 130_000;
 
-/** Connection to a Postgres database without a limit of time for statements. */
+/** Store on a single connection to a Postgres database, without a limit of time for statements. */
 export interface PatientStore {
   /** Store with one connection at a time. */
   readonly db: Store;
@@ -51,8 +51,8 @@ export async function withPatientStore<T>(url: string, use: (store: PatientStore
 export function migrate(url: string, whyNotNew: string | null): Promise<void> {
   return withPatientStore(url, async (store) => {
     try {
-      const known = await knownMigrations(store);
-      if (known.length === 0 && whyNotNew !== null) throw new ConfigError(whyNotNew, { param: "dataDir" });
+      const applied = await appliedMigrations(store);
+      if (applied.length === 0 && whyNotNew !== null) throw new ConfigError(whyNotNew, { param: "dataDir" });
       await createTablesIn(store, store.db);
     } catch (error) {
       throw toDatabaseUseError(error, store.address);
@@ -63,7 +63,7 @@ export function migrate(url: string, whyNotNew: string | null): Promise<void> {
 /**
  * Creates and migrates the tables.
  *
- * @param options - `isInTransaction`: whether `db` is a connection in a transaction, which the caller commits. @default false
+ * @param options.isInTransaction - Whether `db` is a connection in a transaction, which the caller commits. @default false
  */
 export async function createTablesIn(
   { schema }: PatientStore,
@@ -98,16 +98,15 @@ export async function createSchemaIn({ schema, address }: PatientStore, db: Stor
 async function schemaOf(db: Store, { schema, where }: PostgresAddress): Promise<string> {
   const { rows } = await sql<{ version: string; schema: string | null }>`
     select current_setting('server_version_num') as version, current_schema() as schema`.execute(db);
-  const found = first(rows);
-  if (Number(found.version) < MIN_VERSION) {
-    throw new ConfigError(`Expected the database ${where} to be Postgres 13 or newer, got ${found.version}`, { param: "database" });
+  const { version, schema: currentSchema } = first(rows);
+  if (Number(version) < MIN_VERSION) {
+    throw new ConfigError(`Expected the database ${where} to be Postgres 13 or newer, got ${version}`, { param: "database" });
   }
-  if ((schema ?? found.schema) !== null) return (schema ?? found.schema) as string;
+  const tableSchema = schema ?? currentSchema;
+  if (tableSchema !== null) return tableSchema;
   throw new ConfigError(
     `The database ${where} has no schema for the tables. Name one with the parameter \`schema\`: postgres://…?schema=whetstone`,
-    {
-      param: "database",
-    },
+    { param: "database" },
   );
 }
 
@@ -116,7 +115,7 @@ async function schemaOf(db: Store, { schema, where }: PostgresAddress): Promise<
  *
  * @throws ConfigError `E_CONFIG` for a migration that this version does not know.
  */
-async function knownMigrations({ db, schema, address }: PatientStore): Promise<string[]> {
+async function appliedMigrations({ db, schema, address }: PatientStore): Promise<string[]> {
   if (!(await tablesIn(db, schema)).includes("kysely_migration")) return [];
   const { rows } = await sql<{ name: string }>`select name from ${sql.id(schema, "kysely_migration")} order by name`.execute(db);
   const names = rows.map(({ name }) => name);
@@ -130,7 +129,7 @@ async function knownMigrations({ db, schema, address }: PatientStore): Promise<s
  * @throws ConfigError `E_CONFIG` for a database without tables of the service, and for a migration that this version does not know.
  */
 export async function lastMigration(store: PatientStore): Promise<string> {
-  const last = (await knownMigrations(store)).at(-1);
+  const last = (await appliedMigrations(store)).at(-1);
   if (last !== undefined) return last;
   throw new ConfigError(
     `Expected the tables of a service in the schema '${store.schema}' of the database ${store.address.where}, found none. Name the database, and its schema with the parameter \`schema\``,
@@ -159,8 +158,11 @@ export function toDatabaseUseError(
   if (WhetstoneError.isInstance(error)) return error;
   const code = codeOf(error) ?? "";
   const message = `The database ${where} cannot be used: ${messageOf(error)}`;
-  // The user or the password (28), the database (3D000), a permission (42501), or the encryption of the connection.
-  if (/^(?:28|3D|42501)/u.test(code) || !/^[0-9A-Z]{5}$/u.test(code)) {
+  // The user or the password (28), the database (3D000), or a permission (42501).
+  const isAddressRejected = /^(?:28|3D|42501)/u.test(code);
+  // Such as an error of the encryption of the connection.
+  const isFromServer = /^[0-9A-Z]{5}$/u.test(code);
+  if (isAddressRejected || !isFromServer) {
     return new ConfigError(`${message}. Correct the address, or create the user and the database with the right to create tables`, {
       cause: error,
       param: "database",

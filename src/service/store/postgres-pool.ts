@@ -12,6 +12,7 @@ interface PgClient {
 }
 
 interface PgPoolClient extends PgClient {
+  /** Returns the client to the pool; with `true` closes its connection. */
   release(error?: boolean): void;
 }
 
@@ -22,6 +23,7 @@ interface PgPool {
   on(event: "connect" | "remove", listener: (client: PgClient) => void): unknown;
 }
 
+/** Configuration of a pool, with the names of `pg`. */
 type Config = Readonly<Record<string, unknown>>;
 
 /** Subset of the module `pg`. */
@@ -30,7 +32,10 @@ interface PgModule {
   readonly types: { getTypeParser(oid: number, format?: string): (value: string) => unknown };
 }
 
-/** Types that Postgres sends as text because their range is larger than a number's: `bigint` and `numeric`, the type of its sums. */
+/**
+ * Object ids of types that the driver returns as text, because their range is larger than that of a number, and that the service reads as
+ * numbers: `bigint`, and `numeric`, the type of sums of `bigint`.
+ */
 const NUMBER_TYPES: ReadonlySet<number> = new Set([20, 1700]);
 
 /**
@@ -47,7 +52,7 @@ const TIMEOUTS = {
 };
 
 /** Replacements of {@link TIMEOUTS} for migrations, which take time for many rows and wait for the migrations of other processes. */
-const PATIENT = { query_timeout: 0, statement_timeout: 0, lock_timeout: 0, idle_in_transaction_session_timeout: 0 };
+const NO_TIMEOUTS = { query_timeout: 0, statement_timeout: 0, lock_timeout: 0, idle_in_transaction_session_timeout: 0 };
 
 /** Max connections of a process for statements. */
 const MAX_CONNECTIONS = 10;
@@ -67,9 +72,8 @@ async function loadPg(): Promise<PgModule> {
 /** Returns the parameters of an address that replace {@link TIMEOUTS}. The driver would use some of them as text, and others not at all. */
 function timeoutsOf(connectionString: string): Config {
   const { searchParams } = new URL(connectionString);
-  return Object.fromEntries(
-    Object.keys(TIMEOUTS).flatMap((name) => (searchParams.has(name) ? [[name, Number(searchParams.get(name))]] : [])),
-  );
+  const names = Object.keys(TIMEOUTS).filter((name) => searchParams.has(name));
+  return Object.fromEntries(names.map((name) => [name, Number(searchParams.get(name))]));
 }
 
 function configOf({ connectionString, schema }: PostgresAddress, { types }: PgModule): Config {
@@ -96,19 +100,20 @@ interface PoolOptions {
 /** Creates a pool for Kysely, whose errors are errors of this package if the connection or the server failed. */
 export async function createPostgresPool(address: PostgresAddress, { isPatient = false }: PoolOptions = {}): Promise<PostgresPool> {
   const pg = await loadPg();
-  const pool = new pg.Pool({ ...configOf(address, pg), ...(isPatient ? PATIENT : {}), max: isPatient ? 1 : MAX_CONNECTIONS });
+  const pool = new pg.Pool({ ...configOf(address, pg), ...(isPatient ? NO_TIMEOUTS : {}), max: isPatient ? 1 : MAX_CONNECTIONS });
   // A connection that ends is replaced, and its statements report the error. Without listeners the process would end.
   pool.on("error", () => undefined);
-  const connected = new Set<PgClient>();
-  const suspects = new WeakSet<PgClient>();
+  const connectedClients = new Set<PgClient>();
+  /** Clients that are replaced before their next use. */
+  const suspectClients = new WeakSet<PgClient>();
   pool.on("connect", (client) => {
-    connected.add(client);
+    connectedClients.add(client);
     client.on("error", () => undefined);
   });
-  pool.on("remove", (client) => void connected.delete(client));
+  pool.on("remove", (client) => void connectedClients.delete(client));
   // A connection that has silently ended, for example in a firewall that lost its state, is rarely the only one.
   const onLost = () => {
-    for (const client of connected) suspects.add(client);
+    for (const client of connectedClients) suspectClients.add(client);
   };
   return {
     end: () => pool.end(),
@@ -116,7 +121,7 @@ export async function createPostgresPool(address: PostgresAddress, { isPatient =
       try {
         for (;;) {
           const client = await pool.connect();
-          if (!suspects.has(client)) return forKysely(client, { where: address.where, onLost });
+          if (!suspectClients.has(client)) return forKysely(client, { where: address.where, onLost });
           client.release(true);
         }
       } catch (error) {

@@ -1,7 +1,7 @@
 /** Transactions on Postgres: serializable, repeated after conflicts, and with a known outcome if the connection is lost during the commit. */
 import { sql, type Transaction } from "kysely";
 import { delay } from "../../base/util/delay.ts";
-import { messageOf } from "../../base/util/values.ts";
+import { first, messageOf } from "../../base/util/values.ts";
 import { DatabaseUnavailableError, UnknownOutcomeError } from "./database-errors.ts";
 import { isConflict, isUniqueViolation } from "./postgres-errors.ts";
 import type { Store, Tables } from "./tables.ts";
@@ -13,10 +13,14 @@ const MAX_ATTEMPTS = 30;
  * gets this error instead of a conflict, and reads the row when it is repeated.
  */
 const MAX_UNIQUE_ATTEMPTS = 3;
-/** Range of milliseconds before the second attempt, doubled up to the max with each further one. */
-const [PAUSE_MS, MAX_PAUSE_MS] = [5, 500];
-/** Milliseconds between questions for the outcome of a transaction, and from the first question to the start of the last one. */
-const [OUTCOME_PAUSE_MS, OUTCOME_MS] = [500, 10_000];
+/** Base of the range of milliseconds from which the pause before an attempt is drawn: the range doubles with each attempt. */
+const PAUSE_MS = 5;
+/** Max of this range. */
+const MAX_PAUSE_MS = 500;
+/** Milliseconds between two queries for the outcome of a transaction. */
+const OUTCOME_PAUSE_MS = 500;
+/** Milliseconds after the first query during which further queries for the outcome start. */
+const OUTCOME_MS = 10_000;
 
 /** Kind of a transaction. */
 export interface TransactionKind {
@@ -32,21 +36,21 @@ export async function runTransaction<T>(
   body: (transaction: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
-    // Set after `body`, before the commit.
-    let done: { readonly id: string; readonly result: T } | undefined;
+    // Set after `body` and before the commit: with it, an error is an error of the commit.
+    let committing: { readonly id: string; readonly result: T } | undefined;
     try {
       return await store
         .transaction()
         .setIsolationLevel(isolation)
         .execute(async (transaction) => {
-          const id = await begin(transaction, isSynchronized);
+          const id = await begin(transaction, { isSynchronized });
           const result = await body(transaction);
-          done = { id, result };
+          committing = { id, result };
           return result;
         });
     } catch (error) {
-      if (done !== undefined && error instanceof DatabaseUnavailableError) {
-        if (await isCommitted(store, done.id, error)) return done.result;
+      if (committing !== undefined && error instanceof DatabaseUnavailableError) {
+        if (await isCommitted(store, committing.id, error)) return committing.result;
       } else if (!isWorthRepeating(error, attempt)) throw isConflict(error) ? tooManyConflicts(error) : error;
     }
     await delay(Math.random() * Math.min(PAUSE_MS * 2 ** attempt, MAX_PAUSE_MS));
@@ -58,18 +62,18 @@ function tooManyConflicts(cause: unknown): DatabaseUnavailableError {
   return new DatabaseUnavailableError(message, { cause });
 }
 
+/** Whether a transaction may succeed after its `attempt`-th attempt (counted from 1) has failed. */
 function isWorthRepeating(error: unknown, attempt: number): boolean {
   return (isConflict(error) && attempt < MAX_ATTEMPTS) || (isUniqueViolation(error) && attempt < MAX_UNIQUE_ATTEMPTS);
 }
 
-/** Returns the id of the transaction, and sets how its commit is synchronized. */
-async function begin(transaction: Store, isSynchronized: boolean): Promise<string> {
-  const { rows } = await (
-    isSynchronized
-      ? sql<{ id: string }>`select pg_current_xact_id()::text as id`
-      : sql<{ id: string }>`select pg_current_xact_id()::text as id, set_config('synchronous_commit', 'off', true)`
-  ).execute(transaction);
-  return (rows[0] as { id: string }).id;
+/** Returns the id of the transaction, and with one statement also sets how its commit is synchronized. */
+async function begin(transaction: Store, { isSynchronized }: Pick<TransactionKind, "isSynchronized">): Promise<string> {
+  const query = isSynchronized
+    ? sql<{ id: string }>`select pg_current_xact_id()::text as id`
+    : sql<{ id: string }>`select pg_current_xact_id()::text as id, set_config('synchronous_commit', 'off', true)`;
+  const { rows } = await query.execute(transaction);
+  return first(rows).id;
 }
 
 /** Statements that replace limits of time of the server, for transactions that take as long as the rows are many. */
@@ -100,8 +104,8 @@ export function readSnapshot<T>(store: Store, body: (snapshot: Transaction<Table
  * @throws UnknownOutcomeError `E_UNAVAILABLE` if the connection was lost during the commit and the outcome could not be found out.
  */
 export async function runOnce(store: Store, body: (db: Store) => Promise<void>): Promise<void> {
-  // Set before the commit.
-  let id: string | undefined;
+  // Set after `body` and before the commit, as in `runTransaction`.
+  let committingId: string | undefined;
   try {
     // A migrator accepts no Transaction of Kysely.
     await store.connection().execute(async (db) => {
@@ -109,9 +113,9 @@ export async function runOnce(store: Store, body: (db: Store) => Promise<void>):
       await execute("begin isolation level read committed");
       try {
         for (const statement of WITHOUT_LIMITS) await execute(statement);
-        const begun = await begin(db, true);
+        const transactionId = await begin(db, { isSynchronized: true });
         await body(db);
-        id = begun;
+        committingId = transactionId;
         await execute("commit");
       } catch (error) {
         await execute("rollback").catch(() => undefined);
@@ -119,12 +123,13 @@ export async function runOnce(store: Store, body: (db: Store) => Promise<void>):
       }
     });
   } catch (error) {
-    if (id === undefined || !(error instanceof DatabaseUnavailableError) || !(await isCommitted(store, id, error))) throw error;
+    if (committingId === undefined || !(error instanceof DatabaseUnavailableError)) throw error;
+    if (!(await isCommitted(store, committingId, error))) throw error;
   }
 }
 
 /**
- * Returns whether a transaction was committed whose connection was lost during the commit.
+ * Returns whether a transaction was committed. Its connection was lost during the commit.
  *
  * @throws UnknownOutcomeError `E_UNAVAILABLE` if the database does not answer, or no longer knows.
  */
@@ -135,7 +140,7 @@ async function isCommitted(store: Store, id: string, cause: DatabaseUnavailableE
       const { rows } = await sql<{ status: string | null }>`select pg_xact_status(${id}::xid8) as status`.execute(store);
       const status = rows[0]?.status ?? null;
       if (status === "committed" || status === "aborted") return status === "committed";
-      // The server has not noticed the end of the connection.
+      // The server has forgotten the transaction. Any other status is `in progress`: it has not noticed the end of the connection.
       if (status === null) break;
     } catch (error) {
       if (!(error instanceof DatabaseUnavailableError)) throw error;

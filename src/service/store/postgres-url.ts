@@ -11,8 +11,8 @@ export interface PostgresAddress {
   readonly where: string;
 }
 
-/** Names that need no quotes and are the same in every letter case. */
-const SCHEMA = /^[a-z_][a-z0-9_]{0,62}$/u;
+/** Names of schemas that need no quotes and are the same in every letter case. */
+const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,62}$/u;
 
 /**
  * Parses the address of a Postgres database: `postgres://user:password@host:port/database`, with the parameters of node-postgres and
@@ -29,7 +29,7 @@ export function parsePostgresUrl(text: string): PostgresAddress {
     });
   }
   const schema = url.searchParams.get("schema");
-  if (schema !== null && (!SCHEMA.test(schema) || schema.startsWith("pg_"))) {
+  if (schema !== null && (!SCHEMA_NAME.test(schema) || schema.startsWith("pg_"))) {
     throw new ConfigError(
       `Expected the parameter \`schema\` of \`database\` to be 1 to 63 lower-case letters, digits and underscores, got '${schema.slice(0, 100)}'`,
       { param: "database" },

@@ -35,23 +35,23 @@ export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgr
     // Another process may have changed anything.
     revision: () => ++revision,
     async currentMs(executor) {
-      const { rows } = await sql<{ now: number }>`select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now`.execute(
-        executor,
-      );
+      const query = sql<{ now: number }>`select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now`;
+      const { rows } = await query.execute(executor);
       return first(rows).now;
     },
     transact: (visible, body) => runTransaction(visible, { isolation: "serializable", isSynchronized: true }, body),
     async lockName(transaction, name, isShared) {
       const key = sql`hashtextextended(current_schema() || '/' || ${name}, 0)`;
-      await (isShared ? sql`select pg_advisory_xact_lock_shared(${key})` : sql`select pg_advisory_xact_lock(${key})`).execute(transaction);
+      const lock = isShared ? sql`select pg_advisory_xact_lock_shared(${key})` : sql`select pg_advisory_xact_lock(${key})`;
+      await lock.execute(transaction);
     },
     // A serializable transaction would conflict with the claims that were committed after its start.
     transactLocking: (visible, body) => runTransaction(visible, { isolation: "read committed", isSynchronized: true }, body),
     unsynchronized: (body) =>
       runTransaction(store, { isolation: "read committed", isSynchronized: false }, (transaction) => {
         const execute: Execute = async (statement, parameters) => {
-          let count = 0;
-          const numbered = statement.replaceAll("?", () => `$${++count}`);
+          let parameter = 0;
+          const numbered = statement.replaceAll("?", () => `$${++parameter}`);
           return (await transaction.executeQuery(CompiledQuery.raw(numbered, [...parameters]))).rows;
         };
         return body(execute);

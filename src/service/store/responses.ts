@@ -1,3 +1,4 @@
+/** Stored responses of the Responses API, which later requests can continue. */
 import { setImmediate } from "node:timers/promises";
 import { sql } from "kysely";
 import type { ResponseRow, Store } from "./tables.ts";
@@ -36,8 +37,10 @@ export class StoredResponses {
   readonly #store: Store;
   readonly #maxCount: number;
   readonly #maxBytes: number;
+  /** Responses of the next transaction. */
   #pending: ResponseRow[] = [];
-  #writing: Promise<void> | null = null;
+  /** Next transaction, before it takes the pending responses; null without any. */
+  #nextWrite: Promise<void> | null = null;
   /** Time of the newest response. Times increase, so that they order the responses of this process. */
   #newestMs = 0;
 
@@ -59,8 +62,8 @@ export class StoredResponses {
   save(response: NewResponse): Promise<void> {
     this.#newestMs = Math.max(Date.now(), this.#newestMs + 1);
     this.#pending.push({ ...withSize(response), created_at: new Date(this.#newestMs).toISOString() });
-    this.#writing ??= this.#write();
-    return this.#writing;
+    this.#nextWrite ??= this.#write();
+    return this.#nextWrite;
   }
 
   /** Writes the pending responses in one transaction. */
@@ -68,7 +71,7 @@ export class StoredResponses {
     await setImmediate();
     const rows = this.#pending;
     this.#pending = [];
-    this.#writing = null;
+    this.#nextWrite = null;
     const oldest = new Date(Date.now() - RETENTION_MS).toISOString();
     await transact(this.#store, async (transaction) => {
       for (const row of rows) await transaction.insertInto("responses").values(row).execute();
@@ -85,27 +88,28 @@ export class StoredResponses {
       .select((eb) => [eb.fn.count<number>("size_bytes").as("count"), eb.fn.sum<number | null>("size_bytes").as("bytes")])
       .executeTakeFirstOrThrow();
     if (count <= this.#maxCount && (bytes ?? 0) <= this.#maxBytes) return;
+    // Deletes each response that is over a limit together with all newer ones.
     const newestFirst = sql`order by created_at desc, id desc`;
-    const ranked = sql`(select id, row_number() over (${newestFirst}) as place, sum(size_bytes) over (${newestFirst}) as newer from responses) as ranked`;
-    await sql`delete from responses where id in (select id from ${ranked} where place > ${this.#maxCount} or newer > ${this.#maxBytes})`.execute(
-      store,
-    );
+    const ranked = sql`(select id, row_number() over (${newestFirst}) as place, sum(size_bytes) over (${newestFirst}) as newer_bytes from responses) as ranked`;
+    const surplus = sql`select id from ${ranked} where place > ${this.#maxCount} or newer_bytes > ${this.#maxBytes}`;
+    await sql`delete from responses where id in (${surplus})`.execute(store);
   }
 
   /**
-   * Deletes a stored response of an owner. Responses that continue it take over its items, so that they can still be continued. Returns
-   * false if nothing was deleted.
+   * Deletes a stored response of an owner. Its items are added to the responses that continue it, so that they can still be continued.
+   *
+   * @returns false if nothing was deleted.
    */
   delete(owner: string, id: string): Promise<boolean> {
     return transact(this.#store, async (transaction) => {
-      const own = transaction.selectFrom("responses").selectAll().where("owner", "=", owner);
-      const row = await own.where("id", "=", id).executeTakeFirst();
+      const ownedRows = transaction.selectFrom("responses").selectAll().where("owner", "=", owner);
+      const row = await ownedRows.where("id", "=", id).executeTakeFirst();
       if (row === undefined) return false;
       const { output } = JSON.parse(row.response) as { readonly output: readonly unknown[] };
-      for (const child of await own.where("previous_id", "=", id).execute()) {
-        const items = [...itemsIn(row.input), ...output, ...itemsIn(child.input)];
-        const changes = withSize({ previous_id: row.previous_id, input: JSON.stringify(items), response: child.response });
-        await transaction.updateTable("responses").set(changes).where("id", "=", child.id).execute();
+      for (const continuation of await ownedRows.where("previous_id", "=", id).execute()) {
+        const items = [...itemsIn(row.input), ...output, ...itemsIn(continuation.input)];
+        const changes = withSize({ previous_id: row.previous_id, input: JSON.stringify(items), response: continuation.response });
+        await transaction.updateTable("responses").set(changes).where("id", "=", continuation.id).execute();
       }
       await transaction.deleteFrom("responses").where("id", "=", id).execute();
       return true;

@@ -1,3 +1,4 @@
+/** Part of the migration `0008-team`: plans of rollouts. Released, so that its statements must not change. */
 import type { Kysely } from "kysely";
 
 /** Adds plans of rollouts, their groups, and the tasks that workers lease. */

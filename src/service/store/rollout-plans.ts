@@ -1,9 +1,9 @@
-/** Rows of rollout plans and their groups; rollout-tasks.ts has the tasks. */
+/** Rows of rollout plans and their groups; `rollout-tasks.ts` has the tasks. */
 import { transact } from "./database.ts";
 import { randomUUID } from "node:crypto";
 import { NotFoundError } from "../../base/errors.ts";
 import type { RolloutPlanQuery } from "../../base/schema/index.ts";
-import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import { isAfter, pageOf, requireCursor, type RowPage } from "./paging.ts";
 import type { Store } from "./tables.ts";
 import type { RolloutGroupRow, RolloutPlanRow, RolloutTaskRow } from "./team-tables.ts";
 
@@ -40,12 +40,8 @@ export async function pageOfPlans(store: Store, { after, limit, model_id: modelI
     .limit(limit + 1);
   if (modelId !== undefined) query = query.where("model_id", "=", modelId.toLowerCase());
   if (after !== undefined) {
-    const { created_at, id } = requireCursor(
-      await store.selectFrom("rollout_plans").selectAll().where("id", "=", after.toLowerCase()).executeTakeFirst(),
-      after,
-      "a rollout plan",
-    );
-    query = query.where((eb) => eb.or([eb("created_at", "<", created_at), eb.and([eb("created_at", "=", created_at), eb("id", "<", id)])]));
+    const row = await store.selectFrom("rollout_plans").selectAll().where("id", "=", after.toLowerCase()).executeTakeFirst();
+    query = query.where(isAfter("rollout_plans", requireCursor(row, after, "a rollout plan")));
   }
   return pageOf(await query.execute(), limit);
 }
@@ -64,33 +60,36 @@ export async function addGroups(
 ): Promise<RolloutPlanRow> {
   let { tasks } = plan;
   for (let start = 0; start < groups.length; start += ROWS_AT_ONCE) {
-    const added = await transaction
+    const addedGroups = await transaction
       .insertInto("rollout_groups")
       .values(groups.slice(start, start + ROWS_AT_ONCE).map((group) => ({ ...group, plan_id: plan.id })))
       .onConflict((conflict) => conflict.columns(["plan_id", "group_index"]).doNothing())
       .returning("group_index")
       .execute();
-    const rows = added.flatMap(({ group_index }) =>
-      Array.from({ length: plan.group_size }, (_, rolloutIndex) =>
-        newTask(plan, { group_index, rollout_index: rolloutIndex, seq: tasks++ }),
-      ),
-    );
-    for (let row = 0; row < rows.length; row += ROWS_AT_ONCE)
+    const newTasks: RolloutTaskRow[] = [];
+    for (const { group_index } of addedGroups) {
+      for (let rolloutIndex = 0; rolloutIndex < plan.group_size; rolloutIndex++) {
+        newTasks.push(newTask(plan, { group_index, rollout_index: rolloutIndex, seq: tasks }));
+        tasks++;
+      }
+    }
+    for (let row = 0; row < newTasks.length; row += ROWS_AT_ONCE)
       await transaction
         .insertInto("rollout_tasks")
-        .values(rows.slice(row, row + ROWS_AT_ONCE))
+        .values(newTasks.slice(row, row + ROWS_AT_ONCE))
         .execute();
   }
   if (tasks > plan.tasks) await transaction.updateTable("rollout_plans").set({ tasks }).where("id", "=", plan.id).execute();
   return { ...plan, tasks };
 }
 
+/** Returns the row of a task that no worker has leased. */
 function newTask(
   { id, entity, model_id }: RolloutPlanRow,
-  place: Pick<RolloutTaskRow, "group_index" | "rollout_index" | "seq">,
+  position: Pick<RolloutTaskRow, "group_index" | "rollout_index" | "seq">,
 ): RolloutTaskRow {
   return {
-    ...place,
+    ...position,
     id: randomUUID(),
     plan_id: id,
     entity,
@@ -123,7 +122,7 @@ export async function expirePlans(store: Store): Promise<number> {
   return Number(numUpdatedRows);
 }
 
-/** Returns sums over all plans, of which at least one differs after a plan was added, extended or ended, and after a task was finished. */
+/** Returns sums over all plans. At least one of them changes when a plan is added, extended or ended, and when a task is finished. */
 export async function progressOfPlans(store: Store): Promise<Readonly<Record<string, number | null>>> {
   return store
     .selectFrom("rollout_plans")
@@ -150,8 +149,8 @@ export async function nextDeletedPlan(store: Store): Promise<string | undefined>
  */
 export function deleteSomeTasks(store: Store, planId: string, count: number): Promise<string[] | null> {
   return transact(store, async (transaction) => {
-    const some = transaction.selectFrom("rollout_tasks").select("id").where("plan_id", "=", planId).limit(count);
-    const deleted = await transaction.deleteFrom("rollout_tasks").where("id", "in", some).returning("outcome_sha256").execute();
+    const chosen = transaction.selectFrom("rollout_tasks").select("id").where("plan_id", "=", planId).limit(count);
+    const deleted = await transaction.deleteFrom("rollout_tasks").where("id", "in", chosen).returning("outcome_sha256").execute();
     if (deleted.length > 0) return deleted.flatMap(({ outcome_sha256: sha256 }) => sha256 ?? []);
     await transaction.deleteFrom("rollout_plans").where("id", "=", planId).execute();
     return null;

@@ -29,8 +29,8 @@ export async function getTask(store: Store, id: string): Promise<PlannedTask> {
 export async function findTasks(store: Store, ids: readonly string[]): Promise<RolloutTaskRow[]> {
   const rows: RolloutTaskRow[] = [];
   for (let start = 0; start < ids.length; start += TASKS_AT_ONCE) {
-    const some = ids.slice(start, start + TASKS_AT_ONCE);
-    rows.push(...(await store.selectFrom("rollout_tasks").selectAll().where("id", "in", some).execute()));
+    const chunk = ids.slice(start, start + TASKS_AT_ONCE);
+    rows.push(...(await store.selectFrom("rollout_tasks").selectAll().where("id", "in", chunk).execute()));
   }
   return rows;
 }
@@ -74,10 +74,13 @@ export function taskAt(store: Store, planId: string, { group, index }: RolloutPl
 export interface Claim {
   readonly worker: string;
   readonly environments: readonly { readonly name: string; readonly hash: string }[];
+  /** Only plan to lease from; null for all plans. */
   readonly planId: string | null;
   /** Only rollout to lease; null for all rollouts. */
   readonly rollout: RolloutPlace | null;
+  /** Max number of tasks. */
   readonly max: number;
+  /** Token of all leases of the claim. */
   readonly token: string;
   /** End of the leases, ISO 8601. */
   readonly until: string;
@@ -94,50 +97,58 @@ export type ClaimedTask = RolloutTaskRow & Pick<RolloutGroupRow, "scenario">;
  */
 export async function claimTasks(
   transaction: Store,
-  { worker, environments, planId, rollout, max, token, until }: Claim,
+  claim: Claim,
 ): Promise<{ readonly tasks: ClaimedTask[]; readonly plans: RolloutPlanRow[] }> {
   const tasks: ClaimedTask[] = [];
   const plans: RolloutPlanRow[] = [];
-  for (const plan of await claimablePlans(transaction, environments, planId)) {
-    if (tasks.length >= max) break;
-    let pending = transaction
-      .selectFrom("rollout_tasks")
-      .select("id")
-      .where("plan_id", "=", plan.id)
-      .where("state", "=", "pending")
-      .orderBy("seq")
-      .limit(max - tasks.length);
-    if (rollout !== null) pending = pending.where("group_index", "=", rollout.group).where("rollout_index", "=", rollout.index);
-    // A statement of its own: in the UPDATE, Postgres may run the selection more than once, and lock more rows than the limit.
-    const free = await lockFreeRows(transaction, pending).execute();
-    if (free.length === 0) continue;
-    const claimed = await transaction
-      .updateTable("rollout_tasks")
-      .set((eb) => ({ state: "leased" as const, leases: eb("leases", "+", 1), worker, lease_token: token, lease_until: until }))
-      .where(
-        "id",
-        "in",
-        free.map(({ id }) => id),
-      )
-      .returningAll()
-      .execute();
+  for (const plan of await claimablePlans(transaction, claim)) {
+    if (tasks.length >= claim.max) break;
+    const claimed = await claimTasksOf(transaction, plan.id, { ...claim, max: claim.max - tasks.length });
+    if (claimed.length === 0) continue;
     plans.push(plan);
-    const indices = [...new Set(claimed.map(({ group_index: index }) => index))];
-    const groups = await transaction
-      .selectFrom("rollout_groups")
-      .select(["group_index", "scenario"])
-      .where("plan_id", "=", plan.id)
-      .where("group_index", "in", indices)
-      .execute();
-    const scenarios = new Map(groups.map(({ group_index: index, scenario }) => [index, scenario]));
-    claimed.sort((a, b) => a.seq - b.seq);
-    for (const task of claimed) tasks.push({ ...task, scenario: scenarios.get(task.group_index) ?? "null" });
+    tasks.push(...(await withScenarios(transaction, plan.id, claimed)));
   }
   return { tasks, plans };
 }
 
+/** Leases pending tasks of one plan, in the order of the plan. */
+async function claimTasksOf(transaction: Store, planId: string, { worker, rollout, max, token, until }: Claim): Promise<RolloutTaskRow[]> {
+  let pending = transaction
+    .selectFrom("rollout_tasks")
+    .select("id")
+    .where("plan_id", "=", planId)
+    .where("state", "=", "pending")
+    .orderBy("seq")
+    .limit(max);
+  if (rollout !== null) pending = pending.where("group_index", "=", rollout.group).where("rollout_index", "=", rollout.index);
+  // Not a subquery of the UPDATE, which Postgres may run more than once, so that it would lock more rows than the limit.
+  const freeTasks = await lockFreeRows(transaction, pending).execute();
+  if (freeTasks.length === 0) return [];
+  const ids = freeTasks.map(({ id }) => id);
+  const claimed = await transaction
+    .updateTable("rollout_tasks")
+    .set((eb) => ({ state: "leased" as const, leases: eb("leases", "+", 1), worker, lease_token: token, lease_until: until }))
+    .where("id", "in", ids)
+    .returningAll()
+    .execute();
+  return claimed.sort((a, b) => a.seq - b.seq);
+}
+
+/** Adds the scenarios of their groups to the tasks of a plan. */
+async function withScenarios(transaction: Store, planId: string, tasks: readonly RolloutTaskRow[]): Promise<ClaimedTask[]> {
+  const groupIndices = [...new Set(tasks.map((task) => task.group_index))];
+  const groups = await transaction
+    .selectFrom("rollout_groups")
+    .select(["group_index", "scenario"])
+    .where("plan_id", "=", planId)
+    .where("group_index", "in", groupIndices)
+    .execute();
+  const scenarios = new Map(groups.map((group) => [group.group_index, group.scenario]));
+  return tasks.map((task) => ({ ...task, scenario: scenarios.get(task.group_index) ?? "null" }));
+}
+
 /** Returns the open plans with unfinished tasks for these environments, oldest first. */
-function claimablePlans(store: Store, environments: Claim["environments"], planId: string | null): Promise<RolloutPlanRow[]> {
+function claimablePlans(store: Store, { environments, planId }: Pick<Claim, "environments" | "planId">): Promise<RolloutPlanRow[]> {
   let query = store
     .selectFrom("rollout_plans")
     .selectAll()
@@ -173,17 +184,20 @@ export interface NamedLease {
   readonly lease_token: string;
 }
 
+/** Selects the ids of the open plans. */
+function openPlans(store: Store) {
+  return store.selectFrom("rollout_plans").select("id").where("status", "=", "open");
+}
+
 /** Extends leases of open plans. Call in a transaction. Returns the extended ones. */
 export async function extendLeases(transaction: Store, leases: readonly NamedLease[], until: string): Promise<NamedLease[]> {
-  const named = await namedTasks(transaction, leases);
-  const open = transaction.selectFrom("rollout_plans").select("id").where("status", "=", "open");
   const extended = await transaction
     .updateTable("rollout_tasks")
     // An expired lease that no other worker has taken is renewed.
     .set({ state: "leased", lease_until: until })
-    .where("id", "in", named)
+    .where("id", "in", await namedTasks(transaction, leases))
     .where("state", "in", ["leased", "pending"])
-    .where("plan_id", "in", open)
+    .where("plan_id", "in", openPlans(transaction))
     .returning(["id", "lease_token"])
     .execute();
   return extended.map(({ id, lease_token: token }) => ({ id, lease_token: token ?? "" }));
@@ -201,7 +215,7 @@ export async function releaseLeases(transaction: Store, leases: readonly NamedLe
   return released.length;
 }
 
-/** Returns the tasks with the token that a lease names. */
+/** Returns the ids of the tasks that have the token of the lease which names them. */
 async function namedTasks(transaction: Store, leases: readonly NamedLease[]): Promise<string[]> {
   const tokens = new Map(leases.map(({ id, lease_token: token }) => [id.toLowerCase(), token.toLowerCase()]));
   const rows = await transaction
@@ -230,29 +244,31 @@ export async function expireLeases(transaction: Store, now: string): Promise<Exp
     .where("lease_until", "<=", now)
     .limit(TASKS_AT_ONCE)
     .execute();
-  const isOver = ({ leases, max_leases: max }: (typeof expired)[number]) => leases >= max;
-  const again = expired.filter((task) => !isOver(task)).map(({ id }) => id);
-  if (again.length > 0) {
+  const hadAllLeases = ({ leases, max_leases: max }: (typeof expired)[number]) => leases >= max;
+  const requeued = expired.filter((task) => !hadAllLeases(task)).map(({ id }) => id);
+  if (requeued.length > 0) {
     await transaction
       .updateTable("rollout_tasks")
       .set({ state: "pending", lease_until: null })
-      .where("id", "in", again)
+      .where("id", "in", requeued)
       .where("state", "=", "leased")
       .where("lease_until", "<=", now)
       .execute();
   }
   let failed = 0;
-  for (const task of expired.filter(isOver).toSorted(byPlan)) {
+  for (const task of expired.filter(hadAllLeases).toSorted(byPlan)) {
     const message = `${task.leases} workers leased the rollout and none delivered it; the last was ${task.worker ?? "unknown"}`;
     const end = { state: "failed", error_message: message, outcome_sha256: null, outcome_bytes: null } as const;
-    if ((await finishTask(transaction, { id: task.id, lease_token: task.lease_token ?? "" }, end)) !== null) failed++;
+    const finished = await finishTask(transaction, { id: task.id, lease_token: task.lease_token ?? "" }, end);
+    if (finished !== null) failed++;
   }
-  return { requeued: again.length, failed };
+  return { requeued: requeued.length, failed };
 }
 
 /** Orders tasks by plan, so that all transactions lock plans in the same order. */
 export function byPlan(a: { readonly plan_id: string }, b: { readonly plan_id: string }): number {
-  return a.plan_id < b.plan_id ? -1 : a.plan_id > b.plan_id ? 1 : 0;
+  if (a.plan_id === b.plan_id) return 0;
+  return a.plan_id < b.plan_id ? -1 : 1;
 }
 
 /** Columns of a finished task. */
@@ -264,14 +280,13 @@ export type TaskEnd = Pick<RolloutTaskRow, "error_message" | "outcome_sha256" | 
  * @returns the finished task; null if the lease is lost, the task is finished, or the plan is not open.
  */
 export async function finishTask(transaction: Store, { id, lease_token: token }: NamedLease, end: TaskEnd): Promise<RolloutTaskRow | null> {
-  const open = transaction.selectFrom("rollout_plans").select("id").where("status", "=", "open");
   const task = await transaction
     .updateTable("rollout_tasks")
     .set({ ...end, lease_until: null })
     .where("id", "=", id)
     .where("lease_token", "=", token)
     .where("state", "in", ["leased", "pending"])
-    .where("plan_id", "in", open)
+    .where("plan_id", "in", openPlans(transaction))
     .returningAll()
     .executeTakeFirst();
   if (task === undefined) return null;

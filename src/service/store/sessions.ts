@@ -1,7 +1,8 @@
+/** Rows of sessions and of their recorded turns. Queries for sessions skip expired ones, which are deleted later. */
 import { sql } from "kysely";
 import { NotFoundError } from "../../base/errors.ts";
 import type { SessionQuery } from "../../base/schema/index.ts";
-import { pageOf, requireCursor, type RowPage } from "./paging.ts";
+import { isAfter, pageOf, requireCursor, type RowPage } from "./paging.ts";
 import { transact, type Execute } from "./database.ts";
 import type { SessionRow, SessionTurnRow, Store } from "./tables.ts";
 
@@ -61,8 +62,7 @@ export async function pageOfSessions(store: Store, { after, limit, model }: Sess
     .limit(limit + 1);
   if (model !== undefined) query = query.where("model", "=", model);
   if (after !== undefined) {
-    const cursor = requireCursor(await findSession(store, after), after, "a session");
-    query = query.where(sql<boolean>`(created_at, id) < (${cursor.created_at}, ${cursor.id})`);
+    query = query.where(isAfter("sessions", requireCursor(await findSession(store, after), after, "a session")));
   }
   return pageOf(await query.execute(), limit);
 }
@@ -76,6 +76,7 @@ export interface NewTurn {
 /** Counts of a session's recorded turns. They never decrease. */
 export type SessionCounts = Pick<SessionRow, "requests" | "tokens" | "last_seq">;
 
+/** Adds a turn to the counts of its session. Parameters: its tokens, its `seq` twice, the id of the session. */
 const COUNT_TURN =
   "update sessions set requests = requests + 1, tokens = tokens + ?, last_seq = case when last_seq > ? then last_seq else ? end where id = ? returning requests, tokens, last_seq";
 const INSERT_TURN =
@@ -88,16 +89,16 @@ const INSERT_TURN =
  * @returns Counts of the session after each turn; null for a deleted session.
  */
 export async function insertTurns(execute: Execute, turns: readonly NewTurn[]): Promise<(SessionCounts | null)[]> {
-  const all: (SessionCounts | null)[] = [];
+  const countsByTurn: (SessionCounts | null)[] = [];
   for (const { row, tokens } of turns) {
     const [counts = null] = (await execute(COUNT_TURN, [tokens, row.seq, row.seq, row.session_id])) as SessionCounts[];
     if (counts !== null) {
       const { session_id, seq, dialect, digest, request, completion, is_delivered, created_at } = row;
       await execute(INSERT_TURN, [session_id, seq, dialect, digest, request, completion, is_delivered, created_at]);
     }
-    all.push(counts);
+    countsByTurn.push(counts);
   }
-  return all;
+  return countsByTurn;
 }
 
 /** Returns the recorded turns of a session that a client received, in order. */

@@ -15,26 +15,31 @@ import { first, messageOf } from "../../base/util/values.ts";
 
 /** Milliseconds to wait for a database that another connection has locked. */
 const BUSY_TIMEOUT_MS = 5000;
-/** Value of SQLite's `user_version` that marks the database of a backup. */
-const SNAPSHOT = 1;
+/** Value of SQLite's `user_version` that marks the database of a backup; 0 without the mark. */
+const SNAPSHOT_VERSION = 1;
 /** Max cached prepared statements; more than the service uses. */
 const MAX_STATEMENTS = 500;
 
-/** Adapts a connection to Kysely, which needs to know whether a statement returns rows. Statements are prepared once. */
+/**
+ * Adapts a connection to Kysely, which needs to know whether a statement returns rows. Statements are prepared once.
+ *
+ * @param revision - Counter that every statement besides a selection increments.
+ * @param transactions - Transactions of the connection; null for a connection without a high-water mark.
+ */
 function forKysely(connection: SqliteConnection, revision: { count: number }, transactions: Transactions | null): SqliteDatabase {
-  const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
+  const preparedStatements = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
   const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
     const statement = transactions === null ? connection.prepare(sql) : transactions.prepare(sql);
     // A statement that changes data may also return rows.
-    const change = /^\s*select\b/i.test(sql) ? 0 : 1;
+    const revisionIncrement = /^\s*select\b/i.test(sql) ? 0 : 1;
     return {
       reader: statement.columns().length > 0,
       all(parameters) {
-        revision.count += change;
+        revision.count += revisionIncrement;
         return statement.all(...parameters);
       },
       run(parameters) {
-        revision.count += change;
+        revision.count += revisionIncrement;
         return statement.run(...parameters);
       },
       // Each iteration gets its own statement, because reusing one would disturb an iteration in progress.
@@ -47,11 +52,10 @@ function forKysely(connection: SqliteConnection, revision: { count: number }, tr
       else transactions.close();
     },
     prepare(sql) {
-      let statement = compiled.get(sql);
-      if (!statement) {
-        statement = prepare(sql);
-        if (compiled.size < MAX_STATEMENTS) compiled.set(sql, statement);
-      }
+      const known = preparedStatements.get(sql);
+      if (known !== undefined) return known;
+      const statement = prepare(sql);
+      if (preparedStatements.size < MAX_STATEMENTS) preparedStatements.set(sql, statement);
       return statement;
     },
   };
@@ -110,10 +114,13 @@ export interface OpenStoreOptions {
  * @throws NoSpaceError `E_NO_SPACE` if the disk has no room for a new database or a migration.
  */
 export async function openStore(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions = {}): Promise<Store> {
-  const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
+  /** Checks that a new database may be created. */
+  const requireNewAllowed = (): void => {
+    if (whyNotNew !== null) throw new ConfigError(whyNotNew, { param: "dataDir" });
+  };
   // Opening would create the file, and would remove a write-ahead log without its database.
   if ((await sizeOf(path)) === 0) {
-    if (whyNotNew !== null) throw missing();
+    requireNewAllowed();
     await requireMarked(path, null);
   }
   const connection = await openConnection(path, BUSY_TIMEOUT_MS);
@@ -124,7 +131,7 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
     connection.exec(SETTINGS);
     // Only if necessary: on a full disk nothing can be written.
     if (!isExclusive && userVersionOf(connection) !== 0) connection.exec("PRAGMA user_version = 0");
-    if (requireKnown(connection, path) === 0 && whyNotNew !== null) throw missing();
+    if (requireKnown(connection, path) === 0) requireNewAllowed();
   } catch (error) {
     await closeUnchanged(connection, path);
     throw error;
@@ -143,13 +150,14 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
   }
   // Removes what a migration has overwritten, such as keys, from the database and its log.
   if (results.length > 0) await sql.raw("PRAGMA wal_checkpoint(TRUNCATE)").execute(store);
+  // Only now does the table of the count exist.
   mark.start();
   return store;
 }
 
 /** Closes a connection that has changed nothing, and leaves the write-ahead log as it is. */
 async function closeUnchanged(connection: SqliteConnection, path: string): Promise<void> {
-  // The last connection to close copies the log into the database and removes it, unless it is read-only.
+  // The last connection to close copies the log into the database and removes it, unless the connection is read-only.
   const lastConnection = await openConnection(path, 0, { isReadOnly: true });
   try {
     lastConnection.exec("SELECT 1 FROM sqlite_master");
@@ -260,7 +268,7 @@ function userVersionOf(connection: SqliteConnection): number {
 export async function markSnapshot(path: string, isSnapshot: boolean): Promise<void> {
   const connection = await openConnection(path, BUSY_TIMEOUT_MS);
   try {
-    connection.exec(`PRAGMA user_version = ${isSnapshot ? SNAPSHOT : 0}`);
+    connection.exec(`PRAGMA user_version = ${isSnapshot ? SNAPSHOT_VERSION : 0}`);
   } finally {
     connection.close();
   }
@@ -269,7 +277,7 @@ export async function markSnapshot(path: string, isSnapshot: boolean): Promise<v
 /** Whether the database is part of a backup on which no service has run. */
 export async function isSnapshot(store: Store): Promise<boolean> {
   const { rows } = await sql<{ user_version: number }>`PRAGMA user_version`.execute(store);
-  return rows[0]?.user_version === SNAPSHOT;
+  return rows[0]?.user_version === SNAPSHOT_VERSION;
 }
 
 /** Checks that a database exists. @throws ConfigError `E_CONFIG` if it does not. */

@@ -1,3 +1,4 @@
+/** Record of the storage that has the files of a service, if it is outside of the data directory. */
 import { transact } from "./database.ts";
 import { openConnection } from "./connection.ts";
 import type { Store, StorageRow } from "./tables.ts";
@@ -5,7 +6,7 @@ import type { Store, StorageRow } from "./tables.ts";
 /** Milliseconds to wait for a database that another connection has locked. */
 const BUSY_TIMEOUT_MS = 5000;
 
-/** Returns the storage of the files; undefined if the data directory is the storage. The database may be one of an earlier version. */
+/** Returns the storage of the files; undefined if the data directory is the storage. Also reads a database of an earlier version. */
 export async function storageRow(store: Store): Promise<StorageRow | undefined> {
   const tables = await store.introspection.getTables();
   if (!tables.some(({ name }) => name === "storage")) return undefined;

@@ -1,3 +1,4 @@
+/** Row types of all tables, as after the last migration; `team-tables.ts` has the later ones. */
 import type { Kysely } from "kysely";
 import type { JobType } from "../../base/schema/index.ts";
 import type { ApiKeyRow, AuditLogRow, EntityRow, RolloutGroupRow, RolloutPlanRow, RolloutTaskRow, UsageRow } from "./team-tables.ts";

@@ -1,4 +1,4 @@
-/** Row types of the tables that a service of a team has: API keys, plans of rollouts, the audit log. */
+/** Row types of the tables of the migration `0008-team`: API keys, entities, plans of rollouts, the audit log. See `tables.ts`. */
 
 /** API key. */
 export interface ApiKeyRow {
@@ -49,21 +49,28 @@ export interface RolloutPlanRow {
   id: string;
   /** Entity of the plan's model; tasks have the same. */
   entity: string;
+  /** Name of the environment. */
   environment: string;
   /** SHA-256 of the environment's sources, hexadecimal. */
   environment_hash: string;
   model_id: string | null;
   /** Further settings of the rollouts as JSON, see `rollout-tasks/plan-settings.ts`. */
   settings: string;
+  /** Labels as JSON. */
   metadata: string;
+  /** Rollouts per group. */
   group_size: number;
+  /** Leases of a task after which it fails if none delivered an outcome. */
   max_leases: number;
   /** `deleted`: invisible, its rows and outcomes are being removed. */
   status: "open" | "cancelled" | "deleted";
+  /** Number of tasks. */
   tasks: number;
   /** Number of finished tasks, and the `finished_seq` of the last one. */
   finished: number;
+  /** Number of finished tasks that have failed. */
   failed: number;
+  /** Bytes of the outcomes of all finished tasks. */
   outcome_bytes: number;
   created_at: string;
   expires_at: string;
@@ -73,6 +80,7 @@ export interface RolloutPlanRow {
 export interface RolloutGroupRow {
   plan_id: string;
   group_index: number;
+  /** Scenario as JSON. */
   scenario: string;
 }
 
@@ -88,10 +96,13 @@ export interface RolloutTaskRow {
   group_index: number;
   rollout_index: number;
   state: "pending" | "leased" | "done" | "failed";
+  /** Number of leases so far, without released ones. */
   leases: number;
+  /** Worker of the current or last lease. */
   worker: string | null;
   /** Token of the current or last lease. After an expiry, the task keeps it until the next lease; null after a release. */
   lease_token: string | null;
+  /** Time at which the lease expires; null for a task that is not leased. */
   lease_until: string | null;
   /** Position in the order in which the plan's tasks finished, from 1. */
   finished_seq: number | null;

@@ -1,9 +1,16 @@
-/** Transactions on the connection of a store. The {@link HighWaterMark} counts the transactions that change data. */
+/**
+ * Transactions on the SQLite connection of a store. The `HighWaterMark` counts the transactions that change data, whether Kysely begins them
+ * with statements (`prepare`) or a single statement is a transaction of its own.
+ */
+import { getOrInsert } from "../../base/util/values.ts";
 import type { SqliteConnection, SqliteStatement } from "./connection.ts";
 import type { HighWaterMark } from "./high-water-mark.ts";
 
 /** Pattern of the statements that change rows. */
 const CHANGE = /^\s*(?:insert|update|delete|replace)\b/iu;
+
+/** Result of a statement: its rows, or the number of changes. */
+type StatementResult = ReturnType<SqliteStatement["all"]> | ReturnType<SqliteStatement["run"]>;
 
 /**
  * Creates a `rollback` that succeeds if SQLite has already rolled back, as on a full disk. Otherwise Kysely would report the failed
@@ -27,7 +34,7 @@ function rollbackOf(connection: SqliteConnection): SqliteStatement {
 }
 
 /** Whether a statement has changed rows, by its result: the rows that it returned, or their number. */
-function hasChanges(result: unknown[] | { readonly changes: number | bigint }): boolean {
+function hasChanges(result: StatementResult): boolean {
   return Array.isArray(result) ? result.length > 0 : Number(result.changes) > 0;
 }
 
@@ -51,7 +58,7 @@ export class Transactions {
     this.#rollback = rollbackOf(connection);
   }
 
-  /** Prepares a statement. One that changes rows outside of a transaction runs in a transaction of its own. */
+  /** Prepares a statement. A statement that changes rows outside of a transaction runs in a transaction of its own. */
   prepare(sql: string): SqliteStatement {
     const statement = sql === "rollback" ? this.#rollback : this.#connection.prepare(sql);
     const execute = this.#executor(sql);
@@ -97,9 +104,7 @@ export class Transactions {
 
   /** Returns a statement for {@link runUncounted}. Each text is prepared once. */
   prepareOnce(sql: string): SqliteStatement {
-    let statement = this.#uncounted.get(sql);
-    if (statement === undefined) this.#uncounted.set(sql, (statement = this.#connection.prepare(sql)));
-    return statement;
+    return getOrInsert(this.#uncounted, sql, () => this.#connection.prepare(sql));
   }
 
   /** Closes the connection, leaving all data in a single file unless another connection reads it. */
@@ -115,8 +120,8 @@ export class Transactions {
     }
   }
 
-  /** Returns the function that executes a statement. */
-  #executor(sql: string): <T extends ReturnType<SqliteStatement["all"]> | ReturnType<SqliteStatement["run"]>>(statement: () => T) => T {
+  /** Returns the function that executes a statement, and follows the transaction that Kysely controls with `begin`, `commit` and `rollback`. */
+  #executor(sql: string): <Result extends StatementResult>(statement: () => Result) => Result {
     switch (sql) {
       case "begin":
         return (statement) => {
@@ -142,7 +147,8 @@ export class Transactions {
     }
   }
 
-  #change<T extends ReturnType<SqliteStatement["all"]> | ReturnType<SqliteStatement["run"]>>(statement: () => T): T {
+  /** Executes a statement that may change rows: in the transaction of Kysely, or else in a transaction of its own. */
+  #change<Result extends StatementResult>(statement: () => Result): Result {
     if (this.#hasChanged === null) return this.run(statement, hasChanges);
     const result = statement();
     this.#hasChanged ||= hasChanges(result);

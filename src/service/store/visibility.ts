@@ -25,6 +25,7 @@ import {
   type UpdateQueryNode,
 } from "kysely";
 import { ForbiddenError } from "../../base/errors.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import { DEFAULT_ENTITY } from "../common/names.ts";
 import type { Store, Tables } from "./tables.ts";
 
@@ -43,7 +44,7 @@ export const ALL_ROWS: Visibility = { entity: null, modelId: null };
  * Tables with a column `entity`, and their column with the id of a model. Rows of other tables belong to a row of these tables, through
  * which they are found: checkpoints and aliases to a model, events to a job, files to an artifact, turns to a session, groups to a rollout plan.
  */
-const RESTRICTED: { readonly [Name in keyof Tables]?: { readonly model: (keyof Tables[Name] & string) | null } } = {
+const RESTRICTED_TABLES: { readonly [Name in keyof Tables]?: { readonly model: (keyof Tables[Name] & string) | null } } = {
   models: { model: "id" },
   jobs: { model: "model_id" },
   sessions: { model: "model_id" },
@@ -78,6 +79,7 @@ class Restriction extends OperationNodeTransformer {
     return this.#restrict(super.transformDeleteQuery(node, queryId), node.from.froms);
   }
 
+  /** Adds the conditions on all tables of a query to the query. */
   #restrict<N extends { readonly where?: WhereNode }>(node: N, tables: readonly OperationNode[]): N {
     return tables.flatMap((table) => this.#conditionsOn(table)).reduce(withCondition, node);
   }
@@ -85,11 +87,12 @@ class Restriction extends OperationNodeTransformer {
   /** Returns the conditions on the rows of a table expression; none for a table that is not restricted. */
   #conditionsOn(expression: OperationNode): OperationNode[] {
     const { entity, modelId } = this.#visibility;
-    const named = AliasNode.is(expression) ? expression.node : expression;
-    if (!TableNode.is(named)) return [];
-    const columns = RESTRICTED[named.table.identifier.name as keyof Tables];
+    const table = AliasNode.is(expression) ? expression.node : expression;
+    if (!TableNode.is(table)) return [];
+    const tableName = table.table.identifier.name;
+    const columns = RESTRICTED_TABLES[tableName as keyof Tables];
     if (columns === undefined) return [];
-    const alias = AliasNode.is(expression) && IdentifierNode.is(expression.alias) ? expression.alias.name : named.table.identifier.name;
+    const alias = AliasNode.is(expression) && IdentifierNode.is(expression.alias) ? expression.alias.name : tableName;
     const conditions: OperationNode[] = [];
     if (entity !== null) conditions.push(equals(alias, "entity", entity));
     if (modelId !== null && columns.model !== null) conditions.push(equals(alias, columns.model, modelId));
@@ -102,11 +105,12 @@ function equals(table: string, column: string, value: string): OperationNode {
   return BinaryOperationNode.create(reference, OperatorNode.create("="), ValueNode.create(value));
 }
 
+/** Adds a condition to a query, besides the conditions that it has. */
 function withCondition<N extends { readonly where?: WhereNode }>(node: N, condition: OperationNode): N {
   const { where } = node;
-  // Raw SQL in a condition may contain an OR.
-  const all = where === undefined ? condition : AndNode.create(ParensNode.create(where.where), condition);
-  return { ...node, where: WhereNode.create(all) };
+  // In parentheses, because raw SQL in a condition may contain an OR.
+  const combined = where === undefined ? condition : AndNode.create(ParensNode.create(where.where), condition);
+  return { ...node, where: WhereNode.create(combined) };
 }
 
 /** Plugin of a restricted store. Transactions inherit it. */
@@ -128,8 +132,8 @@ class VisibilityPlugin implements KyselyPlugin {
   }
 }
 
-/** Restricted stores by store and visibility. */
-const known = new WeakMap<Store, Map<string, Store>>();
+/** Restricted stores by store and visibility, so that each one is created once. `http/idempotency.ts` relies on their identity. */
+const restrictedStores = new WeakMap<Store, Map<string, Store>>();
 
 /**
  * Returns the store in which queries find only the visible rows: another row is like a missing one. Queries written in SQL and inserted
@@ -138,12 +142,8 @@ const known = new WeakMap<Store, Map<string, Store>>();
 export function visibleIn(store: Store, visibility: Visibility): Store {
   const { entity, modelId } = visibility;
   if (entity === null && modelId === null) return store;
-  const stores = known.get(store) ?? new Map<string, Store>();
-  known.set(store, stores);
-  const key = JSON.stringify([entity, modelId]);
-  const restricted = stores.get(key) ?? store.withPlugin(new VisibilityPlugin(visibility));
-  stores.set(key, restricted);
-  return restricted;
+  const stores = getOrInsert(restrictedStores, store, () => new Map<string, Store>());
+  return getOrInsert(stores, JSON.stringify([entity, modelId]), () => store.withPlugin(new VisibilityPlugin(visibility)));
 }
 
 /** Returns the store, or a transaction on it, in which queries find all rows; for numbers that are unique over all entities. */
@@ -161,16 +161,16 @@ export function visibilityOf(store: Store): Visibility {
  * Returns the entity that a request names, or the entity of its caller.
  *
  * @param store - Store of the request.
- * @param asked - Entity in the request; null and undefined for none.
+ * @param requested - Entity in the request; null and undefined for none.
  * @param param - Request field named in the error.
  * @throws ForbiddenError `E_FORBIDDEN` for another entity than the caller's, whether it exists or not.
  */
-export function entityFor(store: Store, asked: string | null | undefined, param: string): string {
+export function entityFor(store: Store, requested: string | null | undefined, param: string): string {
   const { entity } = visibilityOf(store);
-  if (entity === null) return asked ?? DEFAULT_ENTITY;
-  if (asked === null || asked === undefined || asked === entity) return entity;
+  if (entity === null) return requested ?? DEFAULT_ENTITY;
+  if (requested === null || requested === undefined || requested === entity) return entity;
   throw new ForbiddenError(
-    `Expected the entity '${entity}', which the API key belongs to, got '${asked.slice(0, 128)}'. Use a key of that entity, or leave the entity out`,
+    `Expected the entity '${entity}', which the API key belongs to, got '${requested.slice(0, 128)}'. Use a key of that entity, or leave the entity out`,
     { param },
   );
 }
@@ -178,10 +178,10 @@ export function entityFor(store: Store, asked: string | null | undefined, param:
 /**
  * Checks that the caller's key is not limited to one model.
  *
- * @param what - Action that such a key does not permit, after "The API key is for one model and does not permit".
+ * @param action - Action that such a key does not permit, after "The API key is for one model and does not permit".
  * @throws ForbiddenError `E_FORBIDDEN` if it is.
  */
-export function requireAllModels(store: Store, what: string): void {
+export function requireAllModels(store: Store, action: string): void {
   if (visibilityOf(store).modelId === null) return;
-  throw new ForbiddenError(`The API key is for one model and does not permit ${what}. Use a key without \`model_id\``);
+  throw new ForbiddenError(`The API key is for one model and does not permit ${action}. Use a key without \`model_id\``);
 }

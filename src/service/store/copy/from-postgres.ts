@@ -27,6 +27,7 @@ export async function copyFromPostgres(snapshot: Store, { path, migration }: Cop
     // An incomplete file is discarded, so it needs no journal.
     connection.exec("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = ON; BEGIN");
     const tables = tablesOf(connection);
+    // Removes the rows that migrations insert; a table before the tables that it references.
     for (const { name } of tables.toReversed()) connection.exec(`DELETE FROM "${name}"`);
     for (const table of tables) {
       const insert = connection.prepare(insertInto(table, `(${table.columns.map(() => "?").join(", ")})`));
@@ -39,12 +40,15 @@ export async function copyFromPostgres(snapshot: Store, { path, migration }: Cop
   await markSnapshot(path, true);
 }
 
-/** Yields the rows of a table in pages. */
-async function* rowsOf(snapshot: Store, { name, columns }: DatabaseTable): AsyncGenerator<CopiedRow[], void> {
+/** Yields the rows of a table in pages, through a cursor of the server. */
+async function* rowsOf(snapshot: Store, { name: table, columns }: DatabaseTable): AsyncGenerator<CopiedRow[], void> {
   // The driver reads a `bigint` as a number, which rounds it.
-  const list = columns.map((column) => (column.type === "bigint" ? `"${column.name}"::text as "${column.name}"` : `"${column.name}"`));
-  await sql.raw(`declare copied_rows no scroll cursor for select ${list.join(", ")} from "${name}"`).execute(snapshot);
-  yield* pagesOf(async (count) => (await sql.raw<CopiedRow>(`fetch forward ${count} from copied_rows`).execute(snapshot)).rows);
+  const selections = columns.map(({ name, type }) => (type === "bigint" ? `"${name}"::text as "${name}"` : `"${name}"`));
+  await sql.raw(`declare copied_rows no scroll cursor for select ${selections.join(", ")} from "${table}"`).execute(snapshot);
+  yield* pagesOf(async (count) => {
+    const { rows } = await sql.raw<CopiedRow>(`fetch forward ${count} from copied_rows`).execute(snapshot);
+    return rows;
+  });
   await sql.raw("close copied_rows").execute(snapshot);
 }
 
@@ -52,7 +56,7 @@ async function* rowsOf(snapshot: Store, { name, columns }: DatabaseTable): Async
 function valuesOf({ name: table, columns }: DatabaseTable, row: CopiedRow): (string | number | bigint | null)[] {
   return columns.map(({ name, type }) => {
     const value = row[name] ?? null;
-    // SQLite would store it as null.
+    // SQLite would store NaN as null.
     if (Number.isNaN(value)) throw new DataCorruptedError(`Expected a number in the column '${table}.${name}', found NaN. Correct the row`);
     return type === "bigint" && value !== null ? BigInt(value) : value;
   });

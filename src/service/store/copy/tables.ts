@@ -1,9 +1,14 @@
-/** Tables and columns of the service's database. The tables that the migrations create are the only list of them. */
+/**
+ * Tables and columns of the service's database, for copies between SQLite and Postgres, and the pages in which rows are copied. The list of
+ * tables is read from a SQLite file with all migrations, so that a new table is copied without a change here.
+ */
 import { DEFAULT_MIGRATION_LOCK_TABLE, DEFAULT_MIGRATION_TABLE } from "kysely";
 import { InternalError } from "../../../base/errors.ts";
 import type { SqliteConnection } from "../connection.ts";
 
-/** Types of columns whose values are converted exactly between SQLite and Postgres. */
+const MIGRATOR_TABLES: readonly string[] = [DEFAULT_MIGRATION_TABLE, DEFAULT_MIGRATION_LOCK_TABLE];
+
+/** Types of columns with values that are converted exactly between SQLite and Postgres. */
 const COLUMN_TYPES = ["text", "integer", "bigint", "double precision"] as const;
 
 /** Column of a {@link DatabaseTable}. */
@@ -26,8 +31,9 @@ export interface DatabaseTable {
  */
 export function tablesOf(connection: SqliteConnection): DatabaseTable[] {
   const found = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").all() as { name: string }[];
-  const isOwn = (name: string) => !name.startsWith("sqlite_") && name !== DEFAULT_MIGRATION_TABLE && name !== DEFAULT_MIGRATION_LOCK_TABLE;
-  const remaining = new Map(found.flatMap(({ name }) => (isOwn(name) ? [[name, referencesOf(connection, name)]] : [])));
+  const names = found.map(({ name }) => name).filter((name) => !name.startsWith("sqlite_") && !MIGRATOR_TABLES.includes(name));
+  /** Tables that are not listed yet, with the tables that each one references. */
+  const remaining = new Map(names.map((name) => [name, referencesOf(connection, name)]));
   const tables: DatabaseTable[] = [];
   while (remaining.size > 0) {
     const next = [...remaining].find(([, references]) => !references.some((name) => remaining.has(name)))?.[0];
@@ -66,20 +72,31 @@ export type CopiedRow = Readonly<Record<string, string | number | bigint | null>
 
 /** Max rows of a page. */
 const MAX_PAGE_ROWS = 500;
-/** Characters of a page that the number of its rows is chosen for. */
+/** Intended characters of a page. */
 const PAGE_CHARACTERS = 4 * 1024 * 1024;
 
-/** Yields the pages of a table until one is empty. `read` returns the next rows, at most `count`, which depends on their size. */
+/**
+ * Yields the pages of a table until one is empty. The first page has one row; the number of rows then at most doubles from page to page, and is
+ * chosen by the size of the rows of the page before.
+ *
+ * @param read - Returns the next rows, at most `count`.
+ */
 export async function* pagesOf(read: (count: number) => CopiedRow[] | Promise<CopiedRow[]>): AsyncGenerator<CopiedRow[], void> {
-  for (let count = 1; ;) {
+  let count = 1;
+  for (;;) {
     const rows = await read(count);
     if (rows.length === 0) return;
     yield rows;
-    const charactersPerRow = Math.max(1, rows.reduce((sum, row) => sum + charactersOf(row), 0) / rows.length);
+    let characters = 0;
+    for (const row of rows) characters += charactersOf(row);
+    const charactersPerRow = Math.max(1, characters / rows.length);
     count = Math.max(1, Math.min(MAX_PAGE_ROWS, 2 * count, Math.floor(PAGE_CHARACTERS / charactersPerRow)));
   }
 }
 
+/** Returns the characters of a row; values other than text count as one. */
 function charactersOf(row: CopiedRow): number {
-  return Object.values(row).reduce<number>((sum, value) => sum + (typeof value === "string" ? value.length : 1), 0);
+  let sum = 0;
+  for (const value of Object.values(row)) sum += typeof value === "string" ? value.length : 1;
+  return sum;
 }

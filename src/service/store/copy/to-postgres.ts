@@ -19,8 +19,8 @@ import { insertInto, pagesOf, tablesOf, type CopiedRow, type DatabaseTable } fro
 
 /** Alias of SQLite's row number in selections; no table has a column of this name. */
 const ROWID = "rowid of the copy";
-/** Number less than the number of any row. */
-const FIRST_ROWID = -(2n ** 63n);
+/** Number before the number of any row. */
+const BEFORE_FIRST_ROWID = -(2n ** 63n);
 /** Max names of tables in a message. */
 const MAX_NAMES = 5;
 /** Codes of the server for values that it rejects: data exceptions (22), and violated constraints (23). */
@@ -64,7 +64,7 @@ export async function copyToPostgres(path: string, { url, beforeCommit }: Postgr
     await withPatientStore(url, (store) =>
       runOnce(store.db, async (db) => {
         try {
-          // Also released at the end of the connection.
+          // Released at the end of the connection.
           await db.getExecutor().adapter.acquireMigrationLock(db, LOCK_OPTIONS);
           await requireEmpty(store, db);
           await createSchemaIn(store, db);
@@ -75,7 +75,7 @@ export async function copyToPostgres(path: string, { url, beforeCommit }: Postgr
         }
         await beforeCommit();
       }).catch((error: unknown) => {
-        throw error instanceof UnknownOutcomeError ? unknownError(store.address.where, error) : error;
+        throw error instanceof UnknownOutcomeError ? unknownOutcomeError(store.address.where, error) : error;
       }),
     );
   } finally {
@@ -83,7 +83,8 @@ export async function copyToPostgres(path: string, { url, beforeCommit }: Postgr
   }
 }
 
-function unknownError(where: string, cause: UnknownOutcomeError): UnknownOutcomeError {
+/** Returns the error for a restore with an unknown outcome, with the way to find it out. */
+function unknownOutcomeError(where: string, cause: UnknownOutcomeError): UnknownOutcomeError {
   const message = `The connection to the database ${where} was lost during the commit, and whether it was made is not known. If the database has tables, the restore is complete; otherwise run it again`;
   return new UnknownOutcomeError(message, { cause });
 }
@@ -102,19 +103,24 @@ async function requireEmpty({ schema, address }: PatientStore, db: Store): Promi
 /** Copies the rows of all tables. */
 async function copyRows(source: SqliteConnection, db: Store): Promise<void> {
   const tables = tablesOf(source);
+  // Removes the rows that migrations insert; a table before the tables that it references.
   for (const { name } of tables.toReversed()) await db.executeQuery(CompiledQuery.raw(`DELETE FROM "${name}"`));
   for (const table of tables) {
     requireStorable(source, table);
-    for await (const rows of rowsOf(source, table)) {
-      let count = 0;
-      const placeholders = rows.map(() => `(${table.columns.map(() => `$${++count}`).join(", ")})`);
-      const values = rows.flatMap((row) => table.columns.map(({ name }) => row[name] ?? null));
-      try {
-        await db.executeQuery(CompiledQuery.raw(insertInto(table, placeholders.join(", ")), values));
-      } catch (error) {
-        throw REJECTED_VALUE.test(codeOf(error) ?? "") ? rejectedError(table, messageOf(error), error) : error;
-      }
-    }
+    for await (const rows of rowsOf(source, table)) await insertRows(db, table, rows);
+  }
+}
+
+/** Inserts rows of a table with one statement. @throws DataCorruptedError `E_DATA_CORRUPTED` for a value that Postgres rejects. */
+async function insertRows(db: Store, table: DatabaseTable, rows: readonly CopiedRow[]): Promise<void> {
+  const width = table.columns.length;
+  // Parameters are numbered from 1, row by row.
+  const placeholders = rows.map((_, row) => `(${table.columns.map((_column, index) => `$${row * width + index + 1}`).join(", ")})`);
+  const values = rows.flatMap((row) => table.columns.map(({ name }) => row[name] ?? null));
+  try {
+    await db.executeQuery(CompiledQuery.raw(insertInto(table, placeholders.join(", ")), values));
+  } catch (error) {
+    throw REJECTED_VALUE.test(codeOf(error) ?? "") ? rejectedError(table, messageOf(error), error) : error;
   }
 }
 
@@ -132,10 +138,10 @@ function rowsOf(source: SqliteConnection, table: DatabaseTable): AsyncGenerator<
   // Pages, because the binding for Node 20 may invalidate an iteration between two rows.
   const select = source.prepare(`SELECT ${names}, rowid AS "${ROWID}" FROM "${table.name}" WHERE rowid > ? ORDER BY rowid LIMIT ?`);
   select.setReadBigInts(true);
-  let last: CopiedRow[string] = FIRST_ROWID;
+  let lastRowid: CopiedRow[string] = BEFORE_FIRST_ROWID;
   return pagesOf((count) => {
-    const rows = select.all(last, count) as CopiedRow[];
-    last = rows.at(-1)?.[ROWID] ?? last;
+    const rows = select.all(lastRowid, count) as CopiedRow[];
+    lastRowid = rows.at(-1)?.[ROWID] ?? lastRowid;
     return rows;
   });
 }
