@@ -1,3 +1,4 @@
+/** The routes of artifacts: an open version receives files, and is then committed, after which it cannot change. */
 import { requireBytes } from "../store/entities.ts";
 import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
@@ -54,13 +55,17 @@ function summaryToWire(artifact: SummarizedArtifact): ArtifactSummary {
   return { ...describe(artifact), file_count: artifact.file_count, bytes: artifact.bytes };
 }
 
-/** Returns the path after `/files/`, taken from the raw request line, because a router may normalize `..` before it can be rejected. */
+/**
+ * Returns the path after `/files/`, taken from the URL as the client sent it, because a router may normalize `..` before it can be rejected.
+ *
+ * @throws ArgumentError `E_ARGUMENT`, param `path`, for a path that is not valid.
+ */
 function filePath(c: ServiceRequest): string {
-  const line = c.env.incoming.url ?? "";
-  const [, raw = ""] = /^[^?]*?\/files\/([^?]*)/.exec(line) ?? [];
+  const url = c.env.incoming.url ?? "";
+  const [, encodedPath = ""] = /^[^?]*?\/files\/([^?]*)/.exec(url) ?? [];
   let path: string;
   try {
-    path = decodeURIComponent(raw);
+    path = decodeURIComponent(encodedPath);
   } catch (cause) {
     throw new ArgumentError("Expected the path of a file in percent-encoded UTF-8", { cause, param: "path" });
   }
@@ -190,7 +195,7 @@ async function openFile(
   try {
     return { file, content: await files.openBlob(artifact, file) };
   } catch (error) {
-    // The file may have been replaced after its row was read.
+    // The file may have been replaced after its row was read; then the new one is opened.
     const { sha256 } = fileAt(await getArtifact(store, id), path);
     if (sha256 === file.sha256) throw error;
     return openFile({ store, files }, id, path);
@@ -201,26 +206,24 @@ async function openFile(
 function fileAt(artifact: StoredArtifact, path: string): ArtifactFileRow {
   const file = artifact.files.find((candidate) => candidate.path === path);
   if (file !== undefined) return file;
-  const known = artifact.files.slice(0, 10).map((other) => other.path);
-  throw new NotFoundError(
-    `Artifact '${artifactUrl(artifact)}' has no file '${path}'; its files: ${known.length > 0 ? known.join(", ") : "none"}`,
-    { param: "path" },
-  );
+  const firstPaths = artifact.files.slice(0, 10).map((other) => other.path);
+  const listed = firstPaths.length > 0 ? firstPaths.join(", ") : "none";
+  throw new NotFoundError(`Artifact '${artifactUrl(artifact)}' has no file '${path}'; its files: ${listed}`, { param: "path" });
 }
 
 /** Creates the next version of an artifact, which is open. */
 function openVersion(name: QualifiedName, { metadata }: CreateArtifactRequest): Creation {
   return {
     async commit(store) {
-      const { last } = await store
+      const { lastVersion } = await store
         .selectFrom("artifacts")
-        .select((eb) => eb.fn.max<number | null>("version").as("last"))
+        .select((eb) => eb.fn.max<number | null>("version").as("lastVersion"))
         .where((where) => where.and(name))
         .executeTakeFirstOrThrow();
       const row: Omit<StoredArtifact, "files"> = {
         id: randomUUID(),
         ...name,
-        version: last === null ? 0 : last + 1,
+        version: lastVersion === null ? 0 : lastVersion + 1,
         state: "open",
         metadata: JSON.stringify(metadata ?? {}),
         created_at: new Date().toISOString(),
@@ -231,6 +234,7 @@ function openVersion(name: QualifiedName, { metadata }: CreateArtifactRequest): 
   };
 }
 
+/** Checks that a version can change. @throws ConflictError `E_CONFLICT` for a committed one. */
 function requireOpen(artifact: StoredArtifact): void {
   if (artifact.state === "open") return;
   throw new ConflictError(
@@ -255,11 +259,12 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
   const body = c.req.raw.body ?? new Blob([]).stream();
   const blob = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
   const { sha256, sizeBytes } = blob;
-  // Blob to remove afterwards: the new one, or the one that it replaced once the row is committed.
-  let unused: string | undefined = sha256;
+  /** SHA-256 of the blob to remove afterwards: the new one, or, once the row is committed, the one that it has replaced. */
+  let unusedBlob: string | undefined = sha256;
   try {
     return await transact(store, async (transaction) => {
-      unused = sha256;
+      // The transaction may run again after a conflict.
+      unusedBlob = sha256;
       // The version may have been committed while the body arrived.
       const artifact = await getArtifact(transaction, artifactId);
       requireOpen(artifact);
@@ -271,12 +276,13 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
         .values(row)
         .onConflict((conflict) => conflict.columns(["artifact_id", "path"]).doUpdateSet({ size_bytes: sizeBytes, sha256 }))
         .execute();
-      unused = artifact.files.find((file) => file.path === path)?.sha256;
+      unusedBlob = artifact.files.find((file) => file.path === path)?.sha256;
       return fileToWire(row);
     });
   } finally {
     blob.release();
-    if (unused !== undefined) await removeBlob(context, unused);
+    // Keeps a blob that any row names, also if the file was replaced by one with the same content.
+    if (unusedBlob !== undefined) await removeBlob(context, unusedBlob);
   }
 }
 

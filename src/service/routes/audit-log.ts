@@ -1,3 +1,4 @@
+/** The route of the audit log. */
 import { NotFoundError } from "../../base/errors.ts";
 import { auditQuery, auditRecordList, type AuditRecordList } from "../../base/schema/index.ts";
 import { readQuery } from "../http/body.ts";

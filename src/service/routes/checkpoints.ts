@@ -1,3 +1,4 @@
+/** The routes of checkpoints: list, read, download, pin, delete. */
 import { logFailure } from "../common/logger.ts";
 import { randomUUID } from "node:crypto";
 import { mkdir, type FileHandle } from "node:fs/promises";
@@ -96,7 +97,10 @@ export function checkpointRoutes(context: RouteContext): Route[] {
       access: ["train", "read"],
       summary: "Read a checkpoint",
       answer: checkpoint,
-      handle: async (c) => c.json(await withSize((await findRequested(storeOf(c), c)).checkpoint)),
+      handle: async (c) => {
+        const found = await findRequested(storeOf(c), c);
+        return c.json(await withSize(found.checkpoint));
+      },
     },
     {
       ...extension,
@@ -115,7 +119,7 @@ export function checkpointRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { model, checkpoint: found } = await findRequested(storeOf(c), c);
         const { include } = readQuery(c, archiveQuery);
-        const archive = await download(context.of(c), model, found, include === "base");
+        const archive = await openArchive(context.of(c), { model, checkpoint: found, includesBase: include === "base" });
         return c.body(webStream(archive), 200, {
           "content-type": "application/x-tar",
           "content-disposition": `attachment; filename="${model.name}-step${found.step}.tar"`,
@@ -147,8 +151,14 @@ export function checkpointRoutes(context: RouteContext): Route[] {
 }
 
 /** Finds the model and the checkpoint in the path of a request. */
-function findRequested(store: Store, c: ServiceRequest): ReturnType<typeof find> {
-  return find(store, pathParameter(c, "model_id"), pathParameter(c, "step"));
+function findRequested(store: Store, c: ServiceRequest): Promise<FoundCheckpoint> {
+  return findCheckpoint(store, pathParameter(c, "model_id"), pathParameter(c, "step"));
+}
+
+/** A checkpoint and its model. */
+interface FoundCheckpoint {
+  readonly model: ModelRow;
+  readonly checkpoint: CheckpointRow;
 }
 
 /**
@@ -158,8 +168,8 @@ function findRequested(store: Store, c: ServiceRequest): ReturnType<typeof find>
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model or checkpoint.
  * @throws ArgumentError `E_ARGUMENT` for any other `step`.
  */
-async function find(store: Store, id: string, step: string): Promise<{ readonly model: ModelRow; readonly checkpoint: CheckpointRow }> {
-  const model = await getModel(store, id);
+async function findCheckpoint(store: Store, modelId: string, step: string): Promise<FoundCheckpoint> {
+  const model = await getModel(store, modelId);
   if (!/^(?:\d{1,9}|latest)$/u.test(step))
     throw new ArgumentError(`Expected a step or 'latest', got '${step.slice(0, 100)}'`, { param: "step" });
   const checkpoint = step === "latest" ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, Number(step));
@@ -167,28 +177,35 @@ async function find(store: Store, id: string, step: string): Promise<{ readonly 
   throw new NotFoundError(`Model '${pathOf(model)}' has no checkpoint at step ${step}: it was deleted or never made`, { param: "step" });
 }
 
-/** Opens the archive of a checkpoint, which is held until the stream closes. */
-async function download(context: ServiceContext, model: ModelRow, checkpoint: CheckpointRow, includesBase: boolean): Promise<Readable> {
+/**
+ * Opens the archive of a checkpoint. Retention keeps the checkpoint until the stream closes.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` if the checkpoint is deleted meanwhile.
+ */
+async function openArchive(
+  context: ServiceContext,
+  { model, checkpoint, includesBase }: FoundCheckpoint & { readonly includesBase: boolean },
+): Promise<Readable> {
   const { directory, engine, uses, logger } = context;
   const release = uses.hold(checkpoint.id);
   const scratch = join(directory.temporary, randomUUID());
-  let close: () => void = () => undefined;
+  let closeState: () => void = () => undefined;
   const finish = async () => {
-    close();
+    closeState();
     release();
     await remove(scratch).catch(logFailure(logger, "What a download left could not be removed"));
   };
   // Retention skips held checkpoints, but a deletion by a user does not. It deletes the row before the files, so the files exist as long as
   // the row does.
-  const requireExisting = () => find(context.store, model.id, String(checkpoint.step));
+  const requireExisting = () => findCheckpoint(context.store, model.id, String(checkpoint.step));
   try {
     await requireExisting();
     const isAdapter = model.lora !== null;
-    // A newly initialized adapter has no files; its seed recreates it.
-    const fresh = async () => (isAdapter ? { path: await saveFresh(engine, model, scratch), read: readUnverified } : null);
-    const opened = checkpoint.state_dir === null ? null : await context.files.openCheckpoint(model, checkpoint);
-    close = opened?.release ?? close;
-    const state = opened ?? (await fresh());
+    // A newly initialized adapter has no files; its seed recreates it. A newly initialized whole model is its base.
+    const recreated = async () => (isAdapter ? { path: await saveFreshAdapter(engine, model, scratch), read: readUnverified } : null);
+    const stored = checkpoint.state_dir === null ? null : await context.files.openCheckpoint(model, checkpoint);
+    if (stored !== null) closeState = stored.release;
+    const state = stored ?? (await recreated());
     const base = await engine.describeBase(model.base_model);
     const archive = await archiveOf({
       checkpoint: toWire(checkpoint),
@@ -206,6 +223,7 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
     return archive;
   } catch (error) {
     await finish();
+    // A deletion is the likely cause of any other error.
     await requireExisting();
     throw error;
   }
@@ -217,7 +235,7 @@ function readUnverified(_name: string, file: FileHandle): AsyncIterable<Uint8Arr
 }
 
 /** Saves the newly initialized adapter of a model, which its seed determines, and returns its directory. */
-async function saveFresh(engine: Engine, model: ModelRow, path: string): Promise<string> {
+async function saveFreshAdapter(engine: Engine, model: ModelRow, path: string): Promise<string> {
   await mkdir(path, { mode: 0o700 });
   const handle = await engine.createModel({ base: model.base_model, ...loraOf(model), seed: model.seed });
   try {
@@ -229,18 +247,18 @@ async function saveFresh(engine: Engine, model: ModelRow, path: string): Promise
 }
 
 /** Pins a checkpoint, so that retention keeps it with its optimizer state. */
-function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
+function pin(store: Store, modelId: string, step: string): Promise<CheckpointRow> {
   return transact(store, async (transaction) => {
-    const { checkpoint } = await find(transaction, id, step);
+    const { checkpoint } = await findCheckpoint(transaction, modelId, step);
     await transaction.updateTable("checkpoints").set({ pinned: 1 }).where("id", "=", checkpoint.id).execute();
     return { ...checkpoint, pinned: 1 };
   });
 }
 
 /** Removes a pin. A checkpoint that is not the newest then loses its optimizer state, which was kept only for the pin. */
-async function unpin({ store, storage, retention, space }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
+async function unpin({ store, storage, retention, space }: ServiceContext, modelId: string, step: string): Promise<CheckpointRow> {
   const change = async (transaction: Store) => {
-    const { checkpoint } = await find(transaction, id, step);
+    const { checkpoint } = await findCheckpoint(transaction, modelId, step);
     const isNewest = (await newestCheckpoint(transaction, checkpoint.model_id))?.id === checkpoint.id;
     const changed = { pinned: 0, optimizer_kind: isNewest ? checkpoint.optimizer_kind : null };
     await transaction.updateTable("checkpoints").set(changed).where("id", "=", checkpoint.id).execute();
@@ -256,18 +274,18 @@ async function unpin({ store, storage, retention, space }: ServiceContext, id: s
 /** Deletes the checkpoints at the given steps: first their rows, then their files. */
 async function deleteCheckpoints(
   { store, policies, storage, space }: ServiceContext,
-  id: string,
-  asked: readonly number[],
+  modelId: string,
+  requestedSteps: readonly number[],
 ): Promise<DeleteCheckpointsResponse> {
-  const wanted = new Set(asked);
-  const steps = [...wanted];
+  const steps = new Set(requestedSteps);
   const change = async (transaction: Store) => {
-    const model = await getModel(transaction, id);
+    const model = await getModel(transaction, modelId);
     const rows = await transaction.selectFrom("checkpoints").selectAll().where("model_id", "=", model.id).orderBy("step").execute();
-    const matching = rows.filter((row) => wanted.has(row.step));
+    const matching = rows.filter((row) => steps.has(row.step));
     const [job] = await liveJobs(transaction, model.id);
     // A job starts from the newest checkpoint, and step 0 is the fallback if training diverges.
-    const needed = matching.find((row) => row.step === 0 || row.step === rows.at(-1)?.step);
+    const newestStep = rows.at(-1)?.step;
+    const needed = matching.find(({ step }) => step === 0 || step === newestStep);
     if (job !== undefined && needed !== undefined) {
       throw new ConflictError(
         `Step ${needed.step} cannot be deleted while training job '${job.id}' is ${job.status}. Wait for it, or cancel it; nothing was deleted`,
@@ -275,13 +293,14 @@ async function deleteCheckpoints(
       );
     }
     for (const row of matching) await transaction.deleteFrom("checkpoints").where("id", "=", row.id).execute();
-    return { found: new Set(matching.map((row) => row.step)), deleted: matching };
+    return matching;
   };
-  const { found, deleted } = await space.freeing(() => transact(store, change));
+  const deleted = await space.freeing(() => transact(store, change));
   policies.forget(deleted.map((row) => row.id));
   for (const row of deleted) {
     const state = findStoredState(row);
     if (state !== null) await storage.remove(state);
   }
-  return { deleted_count: deleted.length, not_found_steps: steps.filter((step) => !found.has(step)) };
+  const deletedSteps = new Set(deleted.map((row) => row.step));
+  return { deleted_count: deleted.length, not_found_steps: [...steps].filter((step) => !deletedSteps.has(step)) };
 }

@@ -1,3 +1,4 @@
+/** Dependencies of routes and jobs, and their restriction to the rows that the caller of a request may see. */
 import type { Engine } from "../../engine/port.ts";
 import type { UpstreamPool } from "../../engine/upstream/pool.ts";
 import type { BaseModels } from "../models/base-models.ts";
@@ -30,7 +31,7 @@ import type { ServiceRequest } from "../http/body.ts";
 import { principalOf } from "../http/principal.ts";
 import type { DataWork } from "../training-data/data-work.ts";
 
-/** Processing of requests and training data, by owner: small inputs on the serving thread, large ones on a work thread. */
+/** Processing of requests and training data: small inputs on the serving thread, large ones on a work thread. */
 export interface ServiceWork {
   /** Tokenizers of the serving thread. */
   readonly tokenizers: TokenizerSource;
@@ -55,7 +56,7 @@ export interface ServiceContext {
   /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
   readonly policies: Policies;
-  /** Checkpoints whose files are being read. */
+  /** Checkpoints with files that are being read, by id. */
   readonly uses: Holds<string>;
   readonly retention: Retention;
   readonly space: DiskSpace;
@@ -83,7 +84,7 @@ export interface RouteContext extends Omit<ServiceContext, "store"> {
   readonly of: (c: ServiceRequest) => ServiceContext;
 }
 
-/** Creates the dependencies of the routes. */
+/** Creates the dependencies of the routes. For a caller that sees all rows, a request has the dependencies of the service itself. */
 export function routeContext(context: ServiceContext): RouteContext {
   const { store, ...shared } = context;
   return {

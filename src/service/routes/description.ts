@@ -1,3 +1,4 @@
+/** The routes that describe the interface of the service. */
 import { z } from "zod";
 import { openApiDocument, type DocumentPart } from "../openapi/document.ts";
 import { documentPage } from "../openapi/page.ts";
@@ -27,8 +28,11 @@ const PAGE: RouteSpec = {
 /** Creates `GET /openapi.json` and `GET /docs`, which describe `others` and these two routes. */
 export function descriptionRoutes(others: readonly RouteSpec[]): Route[] {
   // Created at the first request, because most services are never asked for it.
-  let known: DocumentPart | undefined;
-  const document = () => (known ??= openApiDocument([...others, DOCUMENT, PAGE]));
+  let created: DocumentPart | undefined;
+  const document = (): DocumentPart => {
+    created ??= openApiDocument([...others, DOCUMENT, PAGE]);
+    return created;
+  };
   return [
     { ...DOCUMENT, handle: (c) => c.json(document()) },
     { ...PAGE, handle: (c) => c.html(documentPage(document()), 200, { "Content-Security-Policy": PAGE_POLICY }) },

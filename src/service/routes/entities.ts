@@ -48,8 +48,8 @@ export function entityRoutes(context: RouteContext): Route[] {
       answer: entityList,
       async handle(c) {
         const { store } = context.of(c);
-        const names = (await entityNames(store)).map((id) => ({ id }));
-        const { rows, hasMore } = pageOfList(names, readQuery(c, newestFirstQuery), "an entity");
+        const items = (await entityNames(store)).map((id) => ({ id }));
+        const { rows, hasMore } = pageOfList(items, readQuery(c, newestFirstQuery), "an entity");
         const entities: Entity[] = [];
         for (const { id } of rows) entities.push(await describe(store, id));
         return c.json(pageBody(entities, hasMore) satisfies EntityList);
@@ -85,11 +85,12 @@ export function entityRoutes(context: RouteContext): Route[] {
       query: keyUsageQuery,
       answer: keyUsageList,
       async handle(c) {
-        const { days, entity: ofEntity } = readQuery(c, keyUsageQuery);
+        const { days, entity: entityId } = readQuery(c, keyUsageQuery);
         const { store } = context.of(c);
+        // The answer includes the use of this process up to now.
         await quotas.record();
-        const since = new Date(Date.now() - (days - 1) * MS_PER_DAY).toISOString().slice(0, 10);
-        const data = await recordedUses(store, { since, entity: ofEntity });
+        const firstDay = new Date(Date.now() - (days - 1) * MS_PER_DAY).toISOString().slice(0, 10);
+        const data = await recordedUses(store, { since: firstDay, entity: entityId });
         return c.json({ object: "list", data } satisfies KeyUsageList);
       },
     },

@@ -22,8 +22,8 @@ import type { RouteContext } from "./context.ts";
 const PATH = "/v1/files";
 const common = { tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
 
-/** Converts a conflict of an artifact version to one of the file that the client named. */
-function ofFile(error: unknown, id: string): unknown {
+/** Converts a conflict of an artifact version to a conflict of the file that the client named; returns other errors unchanged. */
+function toFileError(error: unknown, id: string): unknown {
   if (!(error instanceof ConflictError)) return error;
   const message = `File '${id}' cannot be deleted while a job that is not over reads it. Wait for the job, or cancel it`;
   return new ConflictError(message, { cause: error, param: "file_id" });
@@ -101,7 +101,7 @@ export function fileRoutes(context: RouteContext): Route[] {
       answer: deletedFile,
       handle: async (c) => {
         const { id, artifact_id: artifactId } = await getFile(context.of(c).store, idOf(c), "file_id");
-        await deleteArtifact(context.of(c), artifactId).catch((error: unknown) => Promise.reject(ofFile(error, id)));
+        await deleteArtifact(context.of(c), artifactId).catch((error: unknown) => Promise.reject(toFileError(error, id)));
         return c.json({ id, object: "file", deleted: true } satisfies DeletedFile);
       },
     },

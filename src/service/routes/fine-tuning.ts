@@ -28,24 +28,28 @@ import type { RouteContext } from "./context.ts";
 const PATH = "/v1/fine_tuning/jobs";
 const JOB_PATH = `${PATH}/{fine_tuning_job_id}`;
 const common = { tag: "Fine-tuning", isExtension: true, validationStatus: 400 } as const;
-const METADATA_KEY = /^metadata\[(.*)\]$/u;
+/** Query parameter for one member of `metadata`. */
+const METADATA_PARAMETER = /^metadata\[(.*)\]$/u;
 
-/** Joins the query parameters `metadata[key]=value` to one object. */
+/**
+ * Reads the query of a list of jobs. Query parameters `metadata[key]=value` are joined to one object; `metadata` as a text, such as `null`,
+ * selects jobs without metadata.
+ */
 function jobQueryOf(c: ServiceRequest) {
-  const labels: Record<string, string> = {};
+  const metadataMembers: Record<string, string> = {};
   const query: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(c.req.query())) {
-    const key = METADATA_KEY.exec(name)?.[1];
+    const key = METADATA_PARAMETER.exec(name)?.[1];
     if (key === undefined) query[name] = value;
-    else labels[key] = value;
+    else metadataMembers[key] = value;
   }
-  const hasLabels = Object.keys(labels).length > 0;
-  const { metadata, ...page } = requireValid(fineTuningJobQuery, hasLabels ? { ...query, metadata: labels } : query);
+  if (Object.keys(metadataMembers).length > 0) query["metadata"] = metadataMembers;
+  const { metadata, ...page } = requireValid(fineTuningJobQuery, query);
   return { ...page, metadata: typeof metadata === "string" ? null : metadata };
 }
 
-/** Converts a conflict of a training job to one of the fine-tuning job that the client named. */
-function ofFineTuningJob(error: unknown, { id, training_job_id: trainingJobId }: FineTuningJobRow): unknown {
+/** Converts a conflict of a training job to a conflict of the fine-tuning job that the client named; returns other errors unchanged. */
+function toFineTuningError(error: unknown, { id, training_job_id: trainingJobId }: FineTuningJobRow): unknown {
   if (!(error instanceof ConflictError)) return error;
   const message = error.message.replace(`Training job '${trainingJobId}'`, `Fine-tuning job '${id}'`);
   return new ConflictError(message, { cause: error, param: "fine_tuning_job_id" });
@@ -59,7 +63,7 @@ export function fineTuningRoutes(context: RouteContext): Route[] {
   /** Changes the state of the training job, and answers with the fine-tuning job. */
   const control = async (c: ServiceRequest, change: (job: JobRow) => Promise<JobRow>) => {
     const { row, job } = await read(c);
-    const changed = await change(job).catch((error: unknown) => Promise.reject(ofFineTuningJob(error, row)));
+    const changed = await change(job).catch((error: unknown) => Promise.reject(toFineTuningError(error, row)));
     return c.json(await jobToWire(storeOf(c), { row, job: changed }));
   };
   const action = { ...common, method: "POST", answer: fineTuningJob } as const;
@@ -78,8 +82,8 @@ export function fineTuningRoutes(context: RouteContext): Route[] {
       errors: [404],
       handle: async (c) => {
         const { value, digest } = await readJson(c, "fineTuning", context.work.bodies);
-        const own = context.of(c);
-        return create(c, own.store, { digest, prepare: () => prepareFineTuningJob(own, value, jobTrace(c)) });
+        const scoped = context.of(c);
+        return create(c, scoped.store, { digest, prepare: () => prepareFineTuningJob(scoped, value, jobTrace(c)) });
       },
     },
     {

@@ -21,7 +21,7 @@ const common = { method: "POST", tag: "Fine-tuning", isExtension: true, validati
 /** Path of the grader in a request. */
 const GRADER_PATH = ["grader"];
 
-/** Creates the routes that run and check graders. Models of the service answer the requests of model graders. */
+/** Creates the routes that run and check graders. Graders that ask a model sample it with the rights of the caller. */
 export function graderRoutes(context: DialectContext, { bodies, graders }: Pick<ServiceWork, "bodies" | "graders">): Route[] {
   return [
     {

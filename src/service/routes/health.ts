@@ -1,3 +1,4 @@
+/** The routes of the state and the version of the service. */
 import { z } from "zod";
 import type { WorkerStatus } from "../../engine/port.ts";
 import { errorBody, healthReport, serviceVersion, type HealthReport, type ServiceVersion } from "../../base/schema/index.ts";
@@ -30,9 +31,9 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
   } as const;
   const report = async (c: ServiceRequest) => {
     const workers = engine.workers?.() ?? [];
-    const sampling = samplingStatus(workers, upstream !== null);
-    const isLow = await space.isLow();
-    const status = sampling === "ok" && isLow ? "degraded" : sampling;
+    const sampling = samplingStatus(workers, { hasUpstream: upstream !== null });
+    const isSpaceLow = await space.isLow();
+    const status = sampling === "ok" && isSpaceLow ? "degraded" : sampling;
     const body: HealthReport = {
       status,
       workers: workers.map(({ name, state, restarts, restartsInMs }) => ({ name, state, restarts, restarts_in_ms: restartsInMs })),
@@ -42,24 +43,25 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
         weight_precision: weightPrecision,
         rollout_precision: rolloutPrecision,
       })),
-      storage: isLow ? LOW_SPACE : { state: "ok", message: null },
+      storage: isSpaceLow ? LOW_SPACE : { state: "ok", message: null },
     };
-    return c.json(body, status === "unavailable" ? 503 : 200, status === "unavailable" ? { "Retry-After": "1" } : {});
+    return status === "unavailable" ? c.json(body, 503, { "Retry-After": "1" }) : c.json(body);
   };
-  const installed: ServiceVersion = { version: packageInfo().version };
+  const version: ServiceVersion = { version: packageInfo().version };
   const ping = { path: "/ping", id: "ping", summary: "Read the state of the service, as `GET /health`" };
-  const version = { ...common, path: "/version", id: "getVersion", summary: "Read the version of the service", answer: serviceVersion };
+  const versionSpec = { ...common, path: "/version", id: "getVersion", summary: "Read the version of the service", answer: serviceVersion };
   return [
     { ...spec, handle: report },
     { ...spec, ...ping, handle: report },
-    { ...version, handle: (c) => c.json(installed) },
+    { ...versionSpec, handle: (c) => c.json(version) },
   ];
 }
 
 /** Returns the status of sampling: `ok` with all workers, `unavailable` only if no model can be sampled. */
-export function samplingStatus(workers: readonly WorkerStatus[], hasUpstream: boolean): HealthReport["status"] {
+export function samplingStatus(workers: readonly WorkerStatus[], { hasUpstream }: { hasUpstream: boolean }): HealthReport["status"] {
   const isRunning = ({ state }: WorkerStatus) => state === "running";
   if (workers.every(isRunning)) return "ok";
   const samplers = workers.filter(({ role }) => role === "sampler");
-  return hasUpstream || samplers.length === 0 || samplers.some(isRunning) ? "degraded" : "unavailable";
+  const canSample = hasUpstream || samplers.length === 0 || samplers.some(isRunning);
+  return canSample ? "degraded" : "unavailable";
 }

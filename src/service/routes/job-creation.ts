@@ -1,4 +1,7 @@
-/** Creation of training jobs: everything that is checked and stored before a job is accepted. */
+/**
+ * Creation of training jobs: everything that is checked and stored before a job is accepted. Each function returns the `Creation` that
+ * `create` of `idempotency.ts` commits.
+ */
 import { randomUUID } from "node:crypto";
 import type { Engine } from "../../engine/port.ts";
 import { ConflictError, UnsupportedError } from "../../base/errors.ts";
@@ -20,7 +23,7 @@ import { insertJob, type JobTrace, type NewJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 
-/** Returns the newest checkpoint of a model. @throws ConflictError `E_CONFLICT` if all checkpoints were deleted. */
+/** Returns the checkpoint from which a job would start now: the newest one. @throws ConflictError `E_CONFLICT` if all were deleted. */
 async function requireStart(store: Store, model: ModelRow): Promise<CheckpointRow> {
   const newest = await newestCheckpoint(store, model.id);
   if (newest !== undefined) return newest;
@@ -34,7 +37,7 @@ export function jobTrace({ req }: ServiceRequest): JobTrace {
   return { traceparent: req.header("traceparent") };
 }
 
-/** Validates an RL request and stores its groups. */
+/** Validates an RL request and stores its groups as files of the job. */
 export async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest, trace: JobTrace): Promise<Creation> {
   const { store, engine, bases, directory, storage, jobs } = context;
   const model = await getModel(store, head.modelId);
@@ -76,36 +79,33 @@ export async function prepareRl(context: ServiceContext, { head, accept }: OpenR
 /** Validates an SFT request, its data included. */
 export async function prepareSft(context: ServiceContext, request: CreateSftJobRequest, trace: JobTrace): Promise<Creation> {
   const url = request.experimental_config?.validation_data_url;
-  const given = await requestedData(context, request, { url, param: "experimental_config.validation_data_url" });
+  const data = await requestedData(context, request, { url, param: "experimental_config.validation_data_url" });
   const config: SftJobConfig = {
-    ...artifactIds(given),
+    ...artifactIds(data),
     config: request.config ?? null,
     experimental_config: offeredClipping(request.experimental_config ?? null, context.engine, "experimental_config"),
   };
-  await checkSftData({ ...context, data: context.work.data }, given, config);
-  return datasetJob(context, given, { type: "sft", config, priority: config.experimental_config?.priority, ...trace });
+  await checkSftData({ ...context, data: context.work.data }, data, config);
+  return datasetJob(context, data, { type: "sft", config, priority: config.experimental_config?.priority, ...trace });
 }
 
 /** Validates a preference request, its data and its reference policy included. */
 export async function preparePreferences(context: ServiceContext, request: CreatePreferenceJobRequest, trace: JobTrace): Promise<Creation> {
-  const given = await requestedData(context, request, {
+  const data = await requestedData(context, request, {
     url: request.config?.validation_data_url,
     param: "config.validation_data_url",
   });
   const config: PreferenceJobConfig = {
-    ...artifactIds(given),
+    ...artifactIds(data),
     config: offeredClipping(request.config ?? null, context.engine, "config"),
   };
-  await checkPreferenceData({ ...context, data: context.work.data }, given, config);
+  await checkPreferenceData({ ...context, data: context.work.data }, data, config);
   const { reference } = checkPreferenceConfig(config.config);
-  return datasetJob(
-    context,
-    given,
-    { type: "preference", config, priority: config.config?.priority, ...trace },
-    async (transaction, start) => {
-      await referenceCheckpoint(transaction, reference, { modelId: given.model.id, start });
-    },
-  );
+  const job = { type: "preference", config, priority: config.config?.priority, ...trace } as const;
+  return datasetJob(context, data, job, async (transaction, start) => {
+    // Throws for a reference policy that does not exist.
+    await referenceCheckpoint(transaction, reference, { modelId: data.model.id, start });
+  });
 }
 
 /** Finds the model and the data of a request, and checks that the model's base can be used. */
@@ -145,7 +145,8 @@ function datasetJob(
       const start = await requireStart(transaction, await getModel(transaction, model.id));
       await check?.(transaction, start);
       // The artifacts may have been deleted since they were read.
-      for (const read of validation === null ? [artifact] : [artifact, validation.artifact]) await getArtifact(transaction, read.id);
+      await getArtifact(transaction, artifact.id);
+      if (validation !== null) await getArtifact(transaction, validation.artifact.id);
       await insertJob(transaction, { id, model, ...job });
       return { id };
     },

@@ -21,8 +21,8 @@ import { pageBody } from "../store/paging.ts";
 import type { ApiKeyRow } from "../store/team-tables.ts";
 import type { RouteContext } from "./context.ts";
 
-const PATH = "/v1/preview/keys";
-const ONE = `${PATH}/{key_id}`;
+const KEYS_PATH = "/v1/preview/keys";
+const KEY_PATH = `${KEYS_PATH}/{key_id}`;
 const common = { tag: "Service", access: ["admin"], isExtension: true } as const;
 
 function toWire(row: ApiKeyRow): ApiKey {
@@ -44,7 +44,7 @@ export function keyRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "POST",
-      path: PATH,
+      path: KEYS_PATH,
       id: "createKey",
       summary: "Create an API key",
       description: "The secret is part of this answer alone. A key of one entity creates keys of the same entity.",
@@ -59,7 +59,7 @@ export function keyRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "GET",
-      path: PATH,
+      path: KEYS_PATH,
       id: "listKeys",
       summary: "List API keys, newest first",
       description: "Expired and revoked keys are listed, too. No answer has a secret.",
@@ -73,7 +73,7 @@ export function keyRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "POST",
-      path: `${ONE}/rotate`,
+      path: `${KEY_PATH}/rotate`,
       id: "rotateKey",
       summary: "Replace the secret of an API key",
       description: "With `grace_seconds`, the previous secret is accepted for so long. A key that has expired or was revoked answers 409.",
@@ -88,7 +88,7 @@ export function keyRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "PUT",
-      path: `${ONE}/limits`,
+      path: `${KEY_PATH}/limits`,
       id: "limitKey",
       summary: "Replace the limits of an API key",
       description: "A limit that is left out is removed. Other processes of the service apply the limits after at most 5 seconds.",
@@ -102,7 +102,7 @@ export function keyRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "DELETE",
-      path: ONE,
+      path: KEY_PATH,
       id: "revokeKey",
       summary: "Revoke an API key",
       description: "The key is not accepted from then on; requests that run are answered. Revoking again has no effect.",

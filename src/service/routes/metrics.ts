@@ -1,3 +1,4 @@
+/** The route of metrics. */
 import { NotFoundError } from "../../base/errors.ts";
 import { requireAdministrator } from "../http/principal.ts";
 import type { ServiceMetrics } from "../observability/metrics.ts";

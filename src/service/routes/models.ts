@@ -1,3 +1,4 @@
+/** The routes of base models and of trainable models. */
 import { logFailure } from "../common/logger.ts";
 import { createHash, randomUUID } from "node:crypto";
 import { z } from "zod";
@@ -77,9 +78,7 @@ export function modelRoutes(context: RouteContext): Route[] {
         if (id !== null && !isAdministrator(principalOf(c)))
           throw new ForbiddenError(
             "Identifiers of base models are the same for all entities: an administrator of the service adds them. Leave `id` out",
-            {
-              param: "id",
-            },
+            { param: "id" },
           );
         return c.json({ id: await bases.add(value.source, id) });
       },
@@ -97,8 +96,8 @@ export function modelRoutes(context: RouteContext): Route[] {
       errors: [404, 409],
       handle: async (c) => {
         const { value, digest } = await readJson(c, "model", work.bodies);
-        const own = context.of(c);
-        return create(c, own.store, { digest, prepare: () => prepareModel(own, value) });
+        const scoped = context.of(c);
+        return create(c, scoped.store, { digest, prepare: () => prepareModel(scoped, value) });
       },
     },
     {
@@ -140,17 +139,20 @@ export function modelRoutes(context: RouteContext): Route[] {
 
 /** Checks that the engine supports the requested kind of training: adapters, full models, or both. */
 function requireOffered({ engine }: ServiceContext, lora: LoraConfig | null): void {
-  const { name, lora: hasLora, fullParameter } = engine.capabilities();
-  if (lora === null ? fullParameter : hasLora) return;
-  const other = hasLora ? 'only adapters: create it with `lora`, for example {"rank": 16}' : "only whole models: leave `lora` out";
-  throw new UnsupportedError(`The engine "${name}" of this service trains ${other}`, { param: "lora" });
+  const { name, lora: trainsAdapters, fullParameter: trainsWholeModels } = engine.capabilities();
+  if (lora === null ? trainsWholeModels : trainsAdapters) return;
+  const supported = trainsAdapters
+    ? 'only adapters: create it with `lora`, for example {"rank": 16}'
+    : "only whole models: leave `lora` out";
+  throw new UnsupportedError(`The engine "${name}" of this service trains ${supported}`, { param: "lora" });
 }
 
 /** Validates a request for a model and prepares its step 0; or, with `return_existing`, finds the model. */
-async function prepareModel(context: ServiceContext, asked: CreateModelRequest): Promise<Creation> {
+async function prepareModel(context: ServiceContext, requested: CreateModelRequest): Promise<Creation> {
   requireAllModels(context.store, "the creation of models");
-  const request: CreateModelRequest = { ...asked, base_model: context.bases.canonical(asked.base_model) };
+  const request: CreateModelRequest = { ...requested, base_model: context.bases.canonical(requested.base_model) };
   const name: QualifiedName = { entity: entityFor(context.store, request.entity, "entity"), project: request.project, name: request.name };
+  /** Returns the model with the requested name. @throws ConflictError `E_CONFLICT` if it exists and the request does not accept it. */
   const findExisting = async (store: Store): Promise<ModelRow | undefined> => {
     const model = await findModel(store, name, "entity");
     if (model === undefined || request.return_existing === true) return model;
@@ -171,14 +173,13 @@ async function prepareModel(context: ServiceContext, asked: CreateModelRequest):
   let isCreated = false;
   return {
     async commit(store) {
-      const other = await findExisting(store);
-      isCreated = other === undefined;
-      if (other !== undefined) return toWire(other);
-      return toWire(await insertModel(store, { id, name, baseModel: request.base_model, origin }));
+      const existing = await findExisting(store);
+      isCreated = existing === undefined;
+      return toWire(existing ?? (await insertModel(store, { id, name, baseModel: request.base_model, origin })));
     },
     afterwards: () => {
-      const work = isCreated ? context.retention.enforceBudget() : origin.discard();
-      work.catch(logFailure(context.logger, "A new model's files could not be put in order"));
+      const cleanup = isCreated ? context.retention.enforceBudget() : origin.discard();
+      cleanup.catch(logFailure(context.logger, "A new model's files could not be put in order"));
     },
     undo: origin.discard,
   };

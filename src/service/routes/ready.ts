@@ -1,3 +1,4 @@
+/** The route of readiness, for load balancers and orchestrators. */
 import { access, constants } from "node:fs/promises";
 import { setTimeout } from "node:timers/promises";
 import { z } from "zod";
@@ -14,7 +15,7 @@ type Part = Parts["database"];
 const OK: Part = { status: "ok", message: null };
 
 /** Returns `ok` if the check resolves, else `unavailable` with its error. */
-async function checked(check: Promise<unknown>): Promise<Part> {
+async function partOf(check: Promise<unknown>): Promise<Part> {
   try {
     await check;
     return OK;
@@ -23,23 +24,23 @@ async function checked(check: Promise<unknown>): Promise<Part> {
   }
 }
 
-/** Max milliseconds that a part may take to answer. */
-const PATIENCE_MS = 5000;
+/** Max milliseconds that the storage may take to answer. */
+const STORAGE_TIMEOUT_MS = 5000;
 
 /** Rejects if the storage outside of the data directory does not answer, or the directory of checkpoints cannot be written. */
 async function checkStorage({ storage, directory }: Pick<ServiceContext, "storage" | "directory">): Promise<void> {
   await access(directory.checkpoints, constants.R_OK | constants.W_OK);
   if (storage.remote === null) return;
-  const late = setTimeout(PATIENCE_MS, undefined, { ref: false }).then(() =>
-    Promise.reject(new Error(`No answer within ${PATIENCE_MS / 1000} s`)),
+  const timeout = setTimeout(STORAGE_TIMEOUT_MS, undefined, { ref: false }).then(() =>
+    Promise.reject(new Error(`No answer within ${STORAGE_TIMEOUT_MS / 1000} s`)),
   );
-  await Promise.race([storage.remote.readMark(), late]);
+  await Promise.race([storage.remote.readMark(), timeout]);
 }
 
 /** Returns the state of sampling. */
 function engineState({ engine, upstream }: Pick<ServiceContext, "engine" | "upstream">): Part {
   const workers = engine.workers?.() ?? [];
-  const status = samplingStatus(workers, upstream !== null);
+  const status = samplingStatus(workers, { hasUpstream: upstream !== null });
   const restarting = workers.filter(({ state }) => state !== "running").map(({ name }) => name);
   return status === "ok" ? OK : { status, message: `Restarting: ${restarting.join(", ")}` };
 }
@@ -47,10 +48,10 @@ function engineState({ engine, upstream }: Pick<ServiceContext, "engine" | "upst
 /** Creates `GET /ready`: whether the parts of the service work. Without the service's own key, only the status. */
 export function readyRoutes(context: Pick<ServiceContext, "engine" | "upstream" | "store" | "storage" | "directory" | "space">): Route[] {
   const { store, space } = context;
-  const read = async (): Promise<Parts> => ({
+  const readParts = async (): Promise<Parts> => ({
     engine: engineState(context),
-    database: await checked(store.selectFrom("models").select("id").limit(1).execute()),
-    storage: await checked(checkStorage(context)),
+    database: await partOf(store.selectFrom("models").select("id").limit(1).execute()),
+    storage: await partOf(checkStorage(context)),
     disk: (await space.isLow()) ? { status: "degraded", message: LOW_SPACE.message } : OK,
   });
   return [
@@ -67,7 +68,7 @@ export function readyRoutes(context: Pick<ServiceContext, "engine" | "upstream" 
       // An error body during shutdown.
       otherAnswers: { 503: z.union([readyReport, errorBody]) },
       async handle(c) {
-        const parts = await read();
+        const parts = await readParts();
         const isReady = Object.values(parts).every(({ status }) => status !== "unavailable");
         const report: ReadyReport = { status: isReady ? "ready" : "unavailable", ...(isAuthenticated(c) ? { parts } : {}) };
         return c.json(report, isReady ? 200 : 503, isReady ? {} : { "Retry-After": "1" });

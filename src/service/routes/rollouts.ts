@@ -80,7 +80,11 @@ function planRoutes(context: RouteContext): Route[] {
         const prepare = async () => {
           await space.requireSpace();
           const row = await newPlan(store, value);
-          return { commit: (transaction: Store) => insertPlan(transaction, row).then(() => planToWire(row)) };
+          const commit = async (transaction: Store) => {
+            await insertPlan(transaction, row);
+            return planToWire(row);
+          };
+          return { commit };
         };
         return create(c, store, { digest, prepare });
       },
@@ -274,6 +278,7 @@ function taskRoutes(context: RouteContext): Route[] {
         const task = await getTask(storeOf(c), idOf(c));
         const outcome = await openOutcome(files, task);
         if (!("pipe" in outcome)) return c.json(outcome satisfies RolloutOutcome);
+        // A large outcome is streamed from its file.
         const headers = { "Content-Type": "application/json", "Content-Length": String(task.outcome_bytes) };
         return new Response(webStream(outcome), { headers });
       },
@@ -289,16 +294,17 @@ async function finishedOf(
 ): Promise<FinishedRollouts> {
   const endsAtMs = performance.now() + wait * 1000;
   for (;;) {
+    // Read before the tasks, so that a change after the query ends the wait at once.
     const { revision } = leases.changes;
     const tasks = await finishedTasks(store, planId.toLowerCase(), { after, limit });
     // Read after the tasks, so that its counts include them.
     const plan = await getPlan(store, planId);
     leases.follow(plan.id);
-    const leftMs = endsAtMs - performance.now();
+    const remainingMs = endsAtMs - performance.now();
     const isOver = plan.status !== "open" || after >= plan.tasks;
-    if (tasks.length > 0 || isOver || leftMs <= 0 || signal.aborted || leases.isClosing)
+    if (tasks.length > 0 || isOver || remainingMs <= 0 || signal.aborted || leases.isClosing)
       return { plan: planToWire(plan), data: tasks.map((task) => taskToWire(task, plan.status)) };
-    await leases.waitForChange(revision, { timeoutMs: leftMs, signal });
+    await leases.waitForChange(revision, { timeoutMs: remainingMs, signal });
   }
 }
 

@@ -1,3 +1,4 @@
+/** The routes of models that can be sampled, in the format of the OpenAI API. */
 import { createHash } from "node:crypto";
 import { NotFoundError, UnsupportedError } from "../../base/errors.ts";
 import {
@@ -41,8 +42,8 @@ function toSeconds(timeMs: number): number {
   return Math.floor(timeMs / 1000);
 }
 
-/** Size of a base model: its context length and number of parameters, null if unknown. */
-type Size = Pick<ServedModel, "max_model_len" | "parameters">;
+/** Size of a base model: its context length in tokens and its number of parameters; null if unknown. */
+type ModelSize = Pick<ServedModel, "max_model_len" | "parameters">;
 
 /**
  * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`, then the names of
@@ -53,49 +54,50 @@ export function servedModelRoutes(context: RouteContext): Route[] {
   const startedSeconds = toSeconds(Date.now());
 
   /** Returns the size of a base model; nulls if the model is not on this machine, because listing must not fetch models. */
-  async function sizeOf(base: string): Promise<Size> {
-    const known = upstream?.contextLengthOf(base) ?? null;
-    if (!(await bases.isOnThisMachine(base))) return { max_model_len: known, parameters: null };
+  async function sizeOf(base: string): Promise<ModelSize> {
+    const upstreamLength = upstream?.contextLengthOf(base) ?? null;
+    if (!(await bases.isOnThisMachine(base))) return { max_model_len: upstreamLength, parameters: null };
     try {
       const { contextLength, parameters } = await engine.describeBase(base);
-      return { max_model_len: known ?? contextLength, parameters: Number.isNaN(parameters) ? null : parameters };
+      return { max_model_len: upstreamLength ?? contextLength, parameters: Number.isNaN(parameters) ? null : parameters };
     } catch {
       // Files removed after the start are reported by requests that use the base model.
-      return { max_model_len: known, parameters: null };
+      return { max_model_len: upstreamLength, parameters: null };
     }
   }
 
+  /** Lists the models that the caller of a request may sample. */
   async function listServed(c: ServiceRequest): Promise<ServedModel[]> {
     const { store } = context.of(c);
-    const trainable = bases.ids;
+    const trainableBases = bases.ids;
     const models = (await listModels(store)).filter((model) => model.latest_step !== null);
     // A key for one model does not permit base models.
-    const hasBases = principalOf(c).visibility.modelId === null;
-    const untrained = hasBases ? [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])] : [];
-    const sizes = new Map<string, Size>();
-    for (const base of new Set([...untrained, ...models.map((model) => model.base_model)])) sizes.set(base, await sizeOf(base));
-    const entry = (id: string, created: number, source: Pick<ServedModel, "owned_by" | "root" | "parent">): ServedModel => ({
+    const maySampleBases = principalOf(c).visibility.modelId === null;
+    const baseIds = maySampleBases ? [...new Set([...trainableBases, ...(upstream?.baseModels.keys() ?? [])])] : [];
+    const sizes = new Map<string, ModelSize>();
+    for (const base of new Set([...baseIds, ...models.map((model) => model.base_model)])) sizes.set(base, await sizeOf(base));
+    const toEntry = (id: string, created: number, source: Pick<ServedModel, "owned_by" | "root" | "parent">): ServedModel => ({
       id,
       object: "model",
       created,
       ...source,
       ...sizes.get(source.parent ?? id),
-      permission: [permissionOf(id, created, { allowsTraining: source.parent !== null || trainable.includes(id) })],
+      permission: [permissionOf(id, created, { allowsTraining: source.parent !== null || trainableBases.includes(id) })],
     });
-    const trained = models.map((model) => {
+    const baseEntries = baseIds.map((id) => toEntry(id, startedSeconds, { owned_by: "whetstone", root: id, parent: null }));
+    const modelEntries = models.map((model) => {
       const source = { owned_by: model.entity, root: stepName(model, model.latest_step ?? 0), parent: model.base_model };
-      return entry(pathOf(model), toSeconds(Date.parse(model.created_at)), source);
+      return toEntry(pathOf(model), toSeconds(Date.parse(model.created_at)), source);
     });
-    const aliased = (await listAliases(store)).map(({ name, entity, project, model_name, step, base_model, created_at }) => {
+    const aliasEntries = (await listAliases(store)).map(({ name, entity, project, model_name, step, base_model, created_at }) => {
       const root = stepName({ entity, project, name: model_name }, step);
-      return entry(name, toSeconds(Date.parse(created_at)), { owned_by: entity, root, parent: base_model });
+      return toEntry(name, toSeconds(Date.parse(created_at)), { owned_by: entity, root, parent: base_model });
     });
-    const bare = untrained.map((id) => entry(id, startedSeconds, { owned_by: "whetstone", root: id, parent: null }));
-    return [...bare, ...trained, ...aliased];
+    return [...baseEntries, ...modelEntries, ...aliasEntries];
   }
 
   const common = { method: "GET", tag: "Models" } as const;
-  const one = { path: "/v1/models/{model}", isExtension: true } as const;
+  const singleModel = { path: "/v1/models/{model}", isExtension: true } as const;
   return [
     {
       ...common,
@@ -108,7 +110,7 @@ export function servedModelRoutes(context: RouteContext): Route[] {
     },
     {
       ...common,
-      ...one,
+      ...singleModel,
       id: "getServedModel",
       access: ["train", "sample", "read"],
       summary: "Get a model that can be sampled",
@@ -122,7 +124,7 @@ export function servedModelRoutes(context: RouteContext): Route[] {
     },
     {
       ...common,
-      ...one,
+      ...singleModel,
       method: "DELETE",
       id: "deleteServedModel",
       access: ["train"],
@@ -132,20 +134,20 @@ export function servedModelRoutes(context: RouteContext): Route[] {
       errors: [400],
       handle: async (c) => {
         const id = pathParameter(c, "model");
-        const own = context.of(c);
-        const alias = (await listAliases(own.store)).find(({ name }) => name === id);
-        if (alias?.job_step !== null) throw undeletableError(id, alias === undefined);
-        await deleteModel(own, alias.model_id);
+        const scoped = context.of(c);
+        const alias = (await listAliases(scoped.store)).find(({ name }) => name === id);
+        // An alias with a step of its job names a single checkpoint.
+        if (alias?.job_step !== null) throw undeletableError(id, { exists: alias !== undefined });
+        await deleteModel(scoped, alias.model_id);
         return c.json({ id, object: "model", deleted: true } satisfies DeletedServedModel);
       },
     },
   ];
 }
 
-/** Returns the error for a name that is not the one of a fine-tuned model. */
-function undeletableError(id: string, isUnknown: boolean): Error {
-  if (isUnknown && isAlias(id))
-    return new NotFoundError(`Model '${id}' does not exist. GET /v1/models lists the models`, { param: "model" });
+/** Returns the error for a name that names no fine-tuned model. `exists` is whether it names a checkpoint of one. */
+function undeletableError(id: string, { exists }: { readonly exists: boolean }): Error {
+  if (!exists && isAlias(id)) return new NotFoundError(`Model '${id}' does not exist. GET /v1/models lists the models`, { param: "model" });
   const message = `Expected the name of a fine-tuned model, 'ft:…' without ':ckpt-step-N', got '${id}'. Delete other models and single checkpoints with the routes below /v1/preview/models`;
   return new UnsupportedError(message, { param: "model" });
 }

@@ -1,4 +1,4 @@
-/** Routes of sessions. */
+/** Routes of sessions: an agent samples with the key of a session, and the client that created it reads the trajectory and scores it. */
 import {
   createSessionRequest,
   deleteSessionResponse,
@@ -27,8 +27,8 @@ import type { SessionRow } from "../store/tables.ts";
 import { principalOf } from "../http/principal.ts";
 import { entityFor } from "../store/visibility.ts";
 
-const PATH = "/v1/preview/sessions";
-const ONE = `${PATH}/{session_id}`;
+const SESSIONS_PATH = "/v1/preview/sessions";
+const SESSION_PATH = `${SESSIONS_PATH}/{session_id}`;
 const common = { tag: "Sessions", isExtension: true } as const;
 
 function statusOf({ finished_at: finished, open_until: until }: SessionRow): Session["status"] {
@@ -39,33 +39,24 @@ function statusOf({ finished_at: finished, open_until: until }: SessionRow): Ses
 /** Converts a session. Only the answer to its creation has the key, of which the service stores a hash. */
 function toWire(row: SessionRow, c: ServiceRequest, key: string | null = null): Session {
   const { host, protocol } = new URL(c.req.url);
-  // A proxy that terminates TLS. The header changes only URLs in the answer to its sender.
-  const origin = `${c.req.header("x-forwarded-proto") === "https" ? "https:" : protocol}//${host}`;
-  const {
-    last_seq: _last,
-    key: _hash,
-    entity: _entity,
-    model_id: _model,
-    metrics,
-    metadata,
-    sampling_defaults: defaults,
-    sampling_overrides: overrides,
-    ...rest
-  } = row;
+  // A proxy that terminates TLS sets the header. It is trusted, because it changes only URLs in the answer to its sender.
+  const isBehindTls = c.req.header("x-forwarded-proto") === "https";
+  const origin = `${isBehindTls ? "https:" : protocol}//${host}`;
+  const { last_seq: _lastSeq, key: _hash, entity: _entity, model_id: _modelId, ...columns } = row;
   return {
-    ...rest,
+    ...columns,
     key,
     status: statusOf(row),
-    metrics: JSON.parse(metrics) as Session["metrics"],
-    metadata: JSON.parse(metadata) as Session["metadata"],
-    sampling_defaults: JSON.parse(defaults) as Session["sampling_defaults"],
-    sampling_overrides: JSON.parse(overrides) as Session["sampling_overrides"],
+    metrics: JSON.parse(row.metrics) as Session["metrics"],
+    metadata: JSON.parse(row.metadata) as Session["metadata"],
+    sampling_defaults: JSON.parse(row.sampling_defaults) as Session["sampling_defaults"],
+    sampling_overrides: JSON.parse(row.sampling_overrides) as Session["sampling_overrides"],
     urls: {
       openai: `${origin}/v1`,
       anthropic: origin,
       openai_path: `${origin}/sessions/${key ?? row.id}/v1`,
       anthropic_path: `${origin}/sessions/${key ?? row.id}`,
-      session: `${origin}${PATH}/${row.id}`,
+      session: `${origin}${SESSIONS_PATH}/${row.id}`,
     },
   };
 }
@@ -84,7 +75,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "POST",
-      path: PATH,
+      path: SESSIONS_PATH,
       id: "createSession",
       access: ["sample"],
       summary: "Create a session for an agent of any kind",
@@ -95,6 +86,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value } = await readJson(c, "session", work.bodies);
         await space.requireSpace();
+        // Checks that the caller may sample the model; each request of the session resolves it again.
         const lease = await policies.resolvePolicy(value.model, principalOf(c).visibility, { signal: c.req.raw.signal });
         lease.release();
         // An administrator creates a session for the owner of the model.
@@ -106,7 +98,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "GET",
-      path: PATH,
+      path: SESSIONS_PATH,
       id: "listSessions",
       access: ["sample", "read"],
       summary: "List sessions, newest first",
@@ -114,18 +106,14 @@ export function sessionRoutes(context: RouteContext): Route[] {
       answer: sessionList,
       handle: async (c) => {
         const { rows, hasMore } = await pageOfSessions(context.of(c).store, readQuery(c, sessionQuery));
-        return c.json(
-          pageBody(
-            rows.map((row) => toWire(row, c)),
-            hasMore,
-          ) satisfies SessionList,
-        );
+        const data = rows.map((row) => toWire(row, c));
+        return c.json(pageBody(data, hasMore) satisfies SessionList);
       },
     },
     {
       ...common,
       method: "GET",
-      path: ONE,
+      path: SESSION_PATH,
       id: "getSession",
       access: ["sample", "read"],
       summary: "Read a session with its trajectory",
@@ -143,7 +131,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "POST",
-      path: `${ONE}/reward`,
+      path: `${SESSION_PATH}/reward`,
       id: "setSessionReward",
       access: ["sample"],
       summary: "Set the reward",
@@ -160,7 +148,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "POST",
-      path: `${ONE}/metrics`,
+      path: `${SESSION_PATH}/metrics`,
       id: "addSessionMetrics",
       access: ["sample"],
       summary: "Add metrics",
@@ -177,7 +165,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "POST",
-      path: `${ONE}/finish`,
+      path: `${SESSION_PATH}/finish`,
       id: "finishSession",
       access: ["sample"],
       summary: "Finish a session, and cancel its running requests",
@@ -195,7 +183,7 @@ export function sessionRoutes(context: RouteContext): Route[] {
     {
       ...common,
       method: "DELETE",
-      path: ONE,
+      path: SESSION_PATH,
       id: "deleteSession",
       access: ["sample"],
       summary: "Delete a session with its trajectory",

@@ -1,3 +1,4 @@
+/** The routes of training jobs. `job-creation.ts` validates new jobs; the job queue runs them. */
 import { z } from "zod";
 import {
   deleteJobResponse,
@@ -33,6 +34,7 @@ const PATH = "/v1/preview/training-jobs";
 const tag = "Training jobs";
 const extension = { tag, isExtension: true } as const;
 
+/** Query of the events of a job: always oldest first. */
 const eventQuery = listQuery.omit({ order: true }).extend({
   /** Extension: max seconds to wait for an event (long polling), 0 to 30. */
   wait: z.coerce.number().min(0).max(30).default(0),
@@ -57,7 +59,7 @@ function toWire(row: JobRow): TrainingJob {
 }
 
 function eventToWire(row: JobEventRow): JobEvent {
-  // Pages of events have no notes.
+  // Rows of other types (notes of the service) are not part of `pageOfEvents`.
   return { id: row.id, type: row.type as JobEvent["type"], data: JSON.parse(row.data) as Record<string, unknown> };
 }
 
@@ -80,10 +82,10 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
         const sizeBytes = bytes.length;
         const accept = (request: OpenRlRequest) => {
           const { digest } = request.head;
-          const own = context.of(c);
-          return create(c, own.store, {
+          const scoped = context.of(c);
+          return create(c, scoped.store, {
             digest,
-            prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(own, request, jobTrace(c))),
+            prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(scoped, request, jobTrace(c))),
           });
         };
         return context.work.data.withRlRequest(bytes, accept, c.req.raw.signal);
@@ -98,8 +100,8 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
       body: createSftJobRequest,
       handle: async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work.bodies);
-        const own = context.of(c);
-        return create(c, own.store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(own, value, jobTrace(c))) });
+        const scoped = context.of(c);
+        return create(c, scoped.store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(scoped, value, jobTrace(c))) });
       },
     },
     {
@@ -112,10 +114,10 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
       body: createPreferenceJobRequest,
       handle: async (c) => {
         const { value, digest } = await readJson(c, "preference", context.work.bodies);
-        const own = context.of(c);
-        return create(c, own.store, {
+        const scoped = context.of(c);
+        return create(c, scoped.store, {
           digest,
-          prepare: () => space.requireSpace().then(() => preparePreferences(own, value, jobTrace(c))),
+          prepare: () => space.requireSpace().then(() => preparePreferences(scoped, value, jobTrace(c))),
         });
       },
     },
@@ -219,15 +221,16 @@ async function eventsOf(
 ): Promise<JobEventList> {
   const endsAtMs = performance.now() + wait * 1000;
   for (;;) {
+    // Read before the rows, so that a change after the queries ends the wait at once.
     const { revision } = jobs.changes;
     // Reads the status before the events, so that an event committed with a final status is included below.
     const job = await getJob(store, id);
     const { rows, hasMore } = await pageOfEvents(store, job.id, { after, limit });
     const isLive = job.status === "queued" || job.status === "running";
-    const leftMs = endsAtMs - performance.now();
-    if (rows.length > 0 || !isLive || leftMs <= 0 || signal.aborted || jobs.isClosing) {
+    const remainingMs = endsAtMs - performance.now();
+    if (rows.length > 0 || !isLive || remainingMs <= 0 || signal.aborted || jobs.isClosing) {
       return pageBody(rows.map(eventToWire), hasMore);
     }
-    await jobs.changes.wait(revision, { timeoutMs: leftMs, signal });
+    await jobs.changes.wait(revision, { timeoutMs: remainingMs, signal });
   }
 }

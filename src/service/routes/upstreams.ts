@@ -1,4 +1,4 @@
-/** Routes of upstream servers. */
+/** Routes of upstream servers, which sample some base models instead of the engine. */
 import { NotFoundError } from "../../base/errors.ts";
 import { drainUpstreamRequest, upstreamServerList, type UpstreamServerList } from "../../base/schema/index.ts";
 import type { PooledServer } from "../../engine/upstream/pool.ts";
