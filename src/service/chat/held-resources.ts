@@ -1,14 +1,14 @@
 /** Resources that requests hold until they end or fail: capacity, the policy, and the listeners of the two signals that end them early. */
 import { onceAborted } from "../../base/util/abort.ts";
-import { ChoiceLimiter } from "./generate/admit.ts";
+import { ChoiceLimiter } from "./generate/choice-limiter.ts";
 import { clientGone } from "./request/client-signal.ts";
 import { ShutdownError } from "./request/errors.ts";
 
-/** Resources of one request. */
+/** Resources of one request, in the order of their acquisition, in which they are also released. */
 export class HeldResources {
   readonly #releases: (() => void)[] = [];
   /** Aborts the request. */
-  readonly abort = new AbortController();
+  readonly controller = new AbortController();
 
   /** Adds a resource. `release` is called once, by {@link HeldResources.release}. */
   add(release: () => void): void {
@@ -35,6 +35,7 @@ export class HeldResources {
 export class RunningRequests {
   readonly #running = new Set<AbortController>();
   readonly #admission: ChoiceLimiter;
+  /** Aborted when the service shuts down. */
   readonly #service: AbortSignal | undefined;
 
   /**
@@ -46,7 +47,7 @@ export class RunningRequests {
     this.#service = service;
     // One listener serves all requests: hundreds of listeners on one signal raise Node's leak warning.
     onceAborted(service, () => {
-      for (const abort of this.#running) abort.abort(new ShutdownError());
+      for (const controller of this.#running) controller.abort(new ShutdownError());
     });
   }
 
@@ -56,18 +57,20 @@ export class RunningRequests {
   }
 
   /**
-   * Reserves capacity for the choices of a request, and aborts it when its client disconnects.
+   * Reserves capacity for the choices of a request, and aborts the request when its client disconnects. The caller must release the returned
+   * resources when the request ends.
    *
+   * @param choices - Number of choices; 0 for a request that samples nothing.
    * @throws OverloadedError `E_OVERLOADED` without capacity.
    * @throws ShutdownError During the shutdown.
    */
   enter(client: AbortSignal, choices: number, entity: string): HeldResources {
     if (this.#service?.aborted) throw new ShutdownError();
-    const held = new HeldResources();
-    held.add(this.#admission.enter(choices, entity));
-    held.add(onceAborted(client, () => held.abort.abort(clientGone())));
-    this.#running.add(held.abort);
-    held.add(() => this.#running.delete(held.abort));
-    return held;
+    const resources = new HeldResources();
+    resources.add(this.#admission.enter(choices, entity));
+    resources.add(onceAborted(client, () => resources.controller.abort(clientGone())));
+    this.#running.add(resources.controller);
+    resources.add(() => this.#running.delete(resources.controller));
+    return resources;
   }
 }

@@ -1,4 +1,4 @@
-/** Facts of a chat completion for its observers. */
+/** Facts of a locally sampled chat completion for its observers; see `forward/observed.ts` for forwarded ones. */
 import type { AdmittedChat, StartedChat } from "../observability/observer.ts";
 import type { ChatCall } from "./pipeline.ts";
 import type { ChatRequest } from "./request/request.ts";

@@ -1,4 +1,4 @@
-/** Generation of an admitted request. */
+/** Generation of the choices of an admitted request, and the errors of the engine as the client may receive them. */
 import { EngineError, isAbort, NonFiniteError, WhetstoneError } from "../../base/errors.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { beamSearch } from "./generate/beam-search.ts";
@@ -11,9 +11,11 @@ import type { OutputValidation } from "./generate/output-check.ts";
 export interface ChatRun {
   readonly tokenizer: ChatTokenizer;
   readonly encoder: PromptEncoder;
+  /** The prompt, truncated if the request asks for it. */
   readonly prompt: RenderedPrompt;
   readonly plan: GenerationPlan;
   readonly shape: ShapeOptions;
+  /** Location at which the finished turns are remembered. */
   readonly splice: SplicePoint;
   /** Validation of finished texts; null if the grammar enforces everything. */
   readonly check: OutputValidation | null;

@@ -1,4 +1,7 @@
-/** Chat completion service: the steps of a request in order, and the release of the resources that a request holds. */
+/**
+ * Chat completion service: the steps of a request in order, and the release of its resources. `complete` opens the request (`#open`: model and
+ * prompt), makes a plan of it (`#prepare`), generates the choices, and parses and remembers each one (`#conclude`).
+ */
 import { randomHex } from "../../base/util/random-hex.ts";
 import { loadingBase } from "../../engine/base-failure.ts";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
@@ -76,6 +79,7 @@ export interface ChatDependencies {
 export class ChatService implements ChatPipeline {
   readonly #dependencies: ChatDependencies;
   readonly #limits: ResolvedChatLimits;
+  /** Running requests, and the capacity that they use. */
   readonly #running: RunningRequests;
   /** Sampled ids of earlier turns, by principal. */
   readonly #sampledIds: SampledIdsByPrincipal;
@@ -109,27 +113,22 @@ export class ChatService implements ChatPipeline {
     return Promise.resolve({ needs: { parsesReasoning: this.#limits.reasoningParser !== "none" }, session: null, isForwardable: false });
   }
 
-  /**
-   * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
-   *
-   * @returns The whole answer, or a stream of events.
-   * @throws Any error of the request, for {@link explainFailure} to convert into a response.
-   */
+  /** Answers one request; see {@link ChatPipeline.complete}. */
   async complete(call: ChatCall): Promise<ChatAnswer> {
     this.#running.requireRoom(call.scope.entity);
     const request = this.#read(call, call.maxOutputTokens);
     checkRequestCounts(request, this.#limits);
-    const held = this.#running.enter(call.signal, request.n, call.scope.entity);
-    const observer = held.unlessFails(() => observeChat(this.#dependencies.observer, call.charged, startedChat(call, request)));
+    const resources = this.#running.enter(call.signal, request.n, call.scope.entity);
+    const observer = resources.unlessFails(() => observeChat(this.#dependencies.observer, call.charged, startedChat(call, request)));
     let isStreaming = false;
     try {
-      const run = await this.#prepare(call, request, { held, observer });
+      const run = await this.#prepare(call, request, { resources, observer });
       observer?.admitted(admittedChat(run));
       if (request.isStream) {
         isStreaming = true;
-        return { kind: "stream", stream: chunkStream(this.#stream(run, held, call.scope)) };
+        return { kind: "stream", stream: chunkStream(this.#stream(run, resources, call.scope)) };
       }
-      const choices = await generateRun(run, { signal: held.abort.signal });
+      const choices = await generateRun(run, { signal: resources.controller.signal });
       const messages: ChoiceMessage[] = [];
       for (const choice of choices) {
         await this.#slices.enterToEnd(run.plan.group);
@@ -144,27 +143,23 @@ export class ChatService implements ChatPipeline {
       throw error;
     } finally {
       // A stream outlives this call and releases its resources when it ends.
-      if (!isStreaming) held.release();
+      if (!isStreaming) resources.release();
     }
   }
 
-  /**
-   * Renders and encodes the prompt of a request.
-   *
-   * @throws Any error of the request, for {@link explainFailure} to convert into a response.
-   */
+  /** Renders and encodes the prompt of a request; see {@link ChatPipeline.render}. */
   async render(call: RenderCall): Promise<RenderedCall> {
     const request = this.#read(call);
-    const held = this.#running.enter(call.signal, 0, call.scope.entity);
+    const resources = this.#running.enter(call.signal, 0, call.scope.entity);
     try {
-      const { lease, tokenizer, prompt } = await this.#open(call, request, held);
+      const { lease, tokenizer, prompt } = await this.#open(call, request, resources);
       return { ids: prompt.ids, contextLength: lease.base.contextLength, tokenizer };
     } finally {
-      held.release();
+      resources.release();
     }
   }
 
-  /** Returns the request of a call. Larger limits of its output tokens are lowered to `maxOutputTokens`. */
+  /** Returns the request of a call. A larger limit of its output tokens is lowered to `maxOutputTokens`. */
   #read({ request: opened }: RenderCall, maxOutputTokens = Infinity): ChatRequest {
     const parsed = opened.read();
     const isLowered = parsed.maxTokens !== null && parsed.maxTokens > maxOutputTokens;
@@ -173,12 +168,15 @@ export class ChatService implements ChatPipeline {
     return request;
   }
 
-  /** Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. */
-  async #open(call: RenderCall, request: ChatRequest, held: HeldResources) {
-    const { signal } = held.abort;
+  /**
+   * Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. Returns
+   * the prompt before and after its truncation, and whether it is raw: without messages. `resources` release the lease of the model.
+   */
+  async #open(call: RenderCall, request: ChatRequest, resources: HeldResources) {
+    const { signal } = resources.controller;
     const resolve = async () => {
       const lease = await this.#dependencies.policies.resolvePolicy(request.model, call.principal.visibility, { signal });
-      held.add(() => lease.release());
+      resources.add(() => lease.release());
       return { lease, tokenizer: await this.#tokenizer(lease) };
     };
     // Requests for a model that is being loaded wait for it together.
@@ -195,24 +193,23 @@ export class ChatService implements ChatPipeline {
     }
     const length = truncatedLength(request, base.contextLength);
     const encoder = promptEncoder(this.#work, tokenizer, length, { base, signal });
-    const whole =
+    const fullPrompt =
       prompt === undefined
         ? await renderPrompt(request, { recent: this.#recentPrompts, namespace: cacheNamespace(call.principal), splice, encoder })
         : await encodeRawPrompt(prompt, request, encoder);
     signal.throwIfAborted();
-    // `whole` is the prompt before its truncation.
-    return { lease, tokenizer, splice, encoder, whole, prompt: truncatePrompt(whole, length), isRaw };
+    return { lease, tokenizer, splice, encoder, fullPrompt, prompt: truncatePrompt(fullPrompt, length), isRaw };
   }
 
   /** Converts a request into a plan. */
   async #prepare(
     call: ChatCall,
     request: ChatRequest,
-    { held, observer }: { readonly held: HeldResources; readonly observer: ChatObserver | null },
+    { resources, observer }: { readonly resources: HeldResources; readonly observer: ChatObserver | null },
   ): Promise<ChatRun> {
     const { engine } = this.#dependencies;
-    const { signal } = held.abort;
-    const { lease, tokenizer, splice, encoder, whole, prompt, isRaw } = await this.#open(call, request, held);
+    const { signal } = resources.controller;
+    const { lease, tokenizer, splice, encoder, fullPrompt, prompt, isRaw } = await this.#open(call, request, resources);
     const { base } = lease;
     const defaults = await this.#generationDefaults(base);
     signal.throwIfAborted();
@@ -225,7 +222,7 @@ export class ChatService implements ChatPipeline {
       maxOutputTokens: call.maxOutputTokens,
     });
     const parsesReasoning = !isRaw && this.#limits.reasoningParser !== "none";
-    const shouldParseReasoning = parsesReasoning && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
+    const shouldParseReasoning = parsesReasoning && !hasEndedReasoning(fullPrompt.text, terminatorsOf(tokenizer));
     const cacheSalt = cacheSaltOf(request.cacheSalt, call.principal);
     if (cacheSalt !== request.cacheSalt) requireCacheSalts(engine);
     const constraint = await constraintOf(request, {
@@ -298,11 +295,13 @@ export class ChatService implements ChatPipeline {
     const hasTags = hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer));
     // A prompt without messages is continued as text.
     const rewritten = request.messages.length === 0 ? [] : returningMessages(message, choice.text, hasTags);
+    const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
+    // The text of a beam never includes its end token.
+    const textHasEndToken = isEnded && request.includeStopStrInOutput && plan.keepsSpecialTokens && !request.useBeamSearch;
     try {
-      const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
-      // A text that includes its end token would contain two of them when it is sent back. The text of a beam never includes it.
-      if (!(isEnded && request.includeStopStrInOutput && plan.keepsSpecialTokens && !request.useBeamSearch))
-        await rememberTurn(encoder, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, splice);
+      const turn = { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten };
+      // When such a text is sent back, the template adds a second end token.
+      if (!textHasEndToken) await rememberTurn(encoder, request, prompt, turn, splice);
     } catch (error) {
       // The template may reject the model's own output; the response is still valid, only its ids cannot be reused.
       this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", {
@@ -314,18 +313,18 @@ export class ChatService implements ChatPipeline {
   }
 
   /** Starts the generation of a streamed answer. The stream releases the resources of the request when it ends. */
-  #stream(run: ChatRun, held: HeldResources, scope: RequestScope): CompletionStream {
+  #stream(run: ChatRun, resources: HeldResources, scope: RequestScope): CompletionStream {
     const { observer, request } = run.plan;
     const { usage, useBeamSearch } = request;
-    const { signal } = held.abort;
+    const { signal } = resources.controller;
     const stream = new CompletionStream({
       ...run.shape,
       usage: usage === "none" && this.#limits.alwaysStreamUsage ? "final" : usage,
-      onCancel: () => held.abort.abort(clientGone()),
+      onCancel: () => resources.controller.abort(clientGone()),
     });
     const options: GenerateOptions = {
       signal,
-      // Conclude before the end is shown: the client may send its next turn at once.
+      // A choice is concluded before its end is shown, because the client may send its next turn at once.
       onChoice: async (choice) => {
         await this.#slices.enterToEnd(run.plan.group);
         stream.conclude(choice, (await this.#conclude(run, choice, scope)).toolCalls);
@@ -339,7 +338,7 @@ export class ChatService implements ChatPipeline {
     };
     void generateRun(run, options)
       .then(() => observer?.ended(null), fail)
-      .finally(() => held.release());
+      .finally(() => resources.release());
     return stream;
   }
 

@@ -12,7 +12,7 @@ import { renderText } from "./prompt/render-text.ts";
 import type { OutputRequest } from "./request/output-request.ts";
 import type { PromptRequest } from "./request/prompt-request.ts";
 
-/** Creates the tasks of a thread with these tokenizers. */
+/** Creates the tasks of a thread. `ChatWork` calls them; each one is documented at the function that it runs. */
 export function createChatTasks(tokenizers: TokenizerSource) {
   return {
     renderText: async ({ directory, request }: { readonly directory: string; readonly request: PromptRequest }): Promise<string> =>

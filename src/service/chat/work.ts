@@ -32,8 +32,8 @@ export interface ChatWorkOptions {
   readonly tokenizers: SharedTokenizers;
 }
 
-type Name = MethodName<ChatTasks>;
-type Output<N extends Name> = Promise<MethodOutput<ChatTasks, N>>;
+type TaskName = MethodName<ChatTasks>;
+type TaskOutput<N extends TaskName> = Promise<MethodOutput<ChatTasks, N>>;
 
 /** Runs the slow steps of chat requests, on the serving thread or a work thread depending on the size of the input. */
 export class ChatWork {
@@ -59,14 +59,14 @@ export class ChatWork {
   /** Compiles the output constraint of a request; see `compileOutput`. Also checks that validators of its schemas can be created. */
   async compileOutput(request: OutputRequest, options: OutputGrammarOptions, signal?: AbortSignal): Promise<CompiledOutput> {
     const compiled = await this.#compile(request, options, signal);
-    if (compiled.check !== null) await run(this.#options.grammars, "checkValidators", compiled.check, signal);
+    if (compiled.check !== null) await runTask(this.#options.grammars, "checkValidators", compiled.check, signal);
     return compiled;
   }
 
   async #compile(request: OutputRequest, options: OutputGrammarOptions, signal?: AbortSignal): Promise<CompiledOutput> {
     if (!isSlowForm(request)) return compileOutput(request, options);
     // A grammar crosses threads as JSON text, which is much faster than cloning its many small objects.
-    const { text, states, check } = await run(this.#options.grammars, "grammar", { request, options }, signal);
+    const { text, states, check } = await runTask(this.#options.grammars, "grammar", { request, options }, signal);
     return { grammar: JSON.parse(text) as Grammar, states, check };
   }
 
@@ -74,22 +74,24 @@ export class ChatWork {
    * Validates an output text; see `violationOf`. Validators are cached on the work threads, because creating one takes many milliseconds.
    */
   async validate(schema: string, text: string): Promise<string | null> {
-    return run(this.#options.pool, "validate", { schema, text });
+    return runTask(this.#options.pool, "validate", { schema, text });
   }
 
+  /** Runs a task on a thread that has the tokenizer of its model, or gets it first. */
   #runWithTokenizer<N extends "renderText" | "encode">(
     name: N,
     input: MethodInput<ChatTasks, N>,
     signal: AbortSignal | undefined,
-  ): Output<N> {
+  ): TaskOutput<N> {
     const { pool, tokenizers } = this.#options;
     return pool.use(async (thread: TaskThread<ChatTasks & TokenizerTasks>) => {
       await tokenizers.share(thread, input.directory);
-      return (await thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS })) as Awaited<Output<N>>;
+      return (await thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS })) as Awaited<TaskOutput<N>>;
     }, signal);
   }
 }
 
-function run<N extends Name>(pool: WorkPool, name: N, input: MethodInput<ChatTasks, N>, signal?: AbortSignal): Output<N> {
+/** Runs a task on a thread of a pool. */
+function runTask<N extends TaskName>(pool: WorkPool, name: N, input: MethodInput<ChatTasks, N>, signal?: AbortSignal): TaskOutput<N> {
   return pool.use((thread: TaskThread<ChatTasks>) => thread.run(name, input, { signal, timeoutMs: CHAT_TIMEOUT_MS }), signal);
 }

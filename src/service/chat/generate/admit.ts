@@ -1,7 +1,7 @@
-/** Admission of a request: its number of running choices, and its sampling parameters checked against the model's bounds. */
+/** Limits of the chat route, checks of a request against them, and its sampling parameters, checked against the bounds of the model. */
 import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, SamplingParams } from "../../../engine/port.ts";
-import { ArgumentError, OverloadedError } from "../../../base/errors.ts";
+import { ArgumentError } from "../../../base/errors.ts";
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 import type { GenerationDefaults } from "../../models/generation-defaults.ts";
 import { resolveMaxTokens } from "../prompt/length.ts";
@@ -46,10 +46,10 @@ export interface ChatLimits {
   readonly reportCachedTokens?: boolean | undefined;
 }
 
-/** {@link ChatLimits} with the defaults filled in. */
+/** {@link ChatLimits} with a value for each limit. */
 export type ResolvedChatLimits = { readonly [Name in keyof ChatLimits]-?: NonNullable<ChatLimits[Name]> };
 
-/** Returns the limits with their defaults filled in. */
+/** Returns the limits with the defaults of absent ones. */
 export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
   return {
     maxRunningChoices: limits.maxRunningChoices ?? 2048,
@@ -67,65 +67,6 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
   };
 }
 
-/**
- * Limiter for the number of choices that run at one time, so that excess requests are rejected at once instead of accumulating in memory. A
- * client that fills the capacity does not shut out others: with `n` clients, each may always have `1 / n` of the capacity, also while others
- * have more.
- */
-export class ChoiceLimiter {
-  readonly #capacity: number;
-  /** Number of choices that run now, by client. */
-  readonly #clients = new Map<string, number>();
-  /** Number of choices of all clients. */
-  #running = 0;
-
-  constructor(capacity: number) {
-    this.#capacity = capacity;
-  }
-
-  /**
-   * Reserves capacity for `choices`.
-   *
-   * @param client - Client of the request, such as an entity.
-   * @returns Function that releases the capacity; a second call has no effect.
-   * @throws OverloadedError `E_OVERLOADED` if the capacity is exceeded. A request is always admitted while no other runs.
-   */
-  enter(choices: number, client: string): () => void {
-    this.requireRoom(client, choices);
-    this.#add(client, choices);
-    let isInside = true;
-    return () => {
-      if (isInside) this.#add(client, -choices);
-      isInside = false;
-    };
-  }
-
-  /**
-   * Checks that there is room for `choices`, without a reservation: a request is rejected before its body is parsed if there is no room for
-   * any.
-   *
-   * @param choices - Number of choices. @default 1
-   * @throws OverloadedError `E_OVERLOADED`, as {@link enter}.
-   */
-  requireRoom(client: string, choices = 1): void {
-    if (this.#running === 0 || this.#running + choices <= this.#capacity) return;
-    const own = this.#clients.get(client) ?? 0;
-    const clients = this.#clients.size + (own === 0 ? 1 : 0);
-    if (own + choices <= Math.floor(this.#capacity / clients) && clients > 1) return;
-    throw new OverloadedError(
-      `The service generates ${this.#running} choices and has room for ${this.#capacity}; send the request again in a moment`,
-      { retryable: true },
-    );
-  }
-
-  #add(client: string, choices: number): void {
-    const running = (this.#clients.get(client) ?? 0) + choices;
-    this.#running += choices;
-    if (running === 0) this.#clients.delete(client);
-    else this.#clients.set(client, running);
-  }
-}
-
 /** Maximum number of prompt log-probabilities in one response, alternatives included. */
 const MAX_PROMPT_LOGPROBS = 65_536;
 
@@ -135,7 +76,7 @@ const MIN_SAMPLED_TEMPERATURE = 0.01;
 /** Value of `seed` that means "no seed". */
 const UNSEEDED = -1n;
 
-/** Returns the error for a value out of its range. `param` is the field that the error names. */
+/** Returns the error for a value out of its range. `param` is the field that the error names; null for none. */
 function rangeError(field: string, range: string, value: number | string, param: string | null = field): ArgumentError {
   return new ArgumentError(`Expected \`${field}\` to be ${range}, got ${value}`, { param });
 }
@@ -208,39 +149,19 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     context.maxOutputTokens ?? Infinity,
   );
   checkRanges(request);
-  const asked = request.temperature ?? defaults.temperature;
+  const temperature = request.temperature ?? defaults.temperature;
   const topP = request.topP ?? defaults.topP;
   const topK = request.topK ?? defaults.topK;
-  const isGreedy = asked === 0;
+  const isGreedy = temperature === 0;
   if (isGreedy && request.n > 1 && !request.useBeamSearch)
     throw new ArgumentError("`n` must be 1 when using greedy sampling (temperature 0): every choice would be the same");
-  const maxCount = Math.min(limits.maxTopLogprobs, context.engineTopLogprobs);
-  const bounded = (field: string, wanted: number, param: string): number => {
-    const count = wanted === -1 ? base.vocabularySize : wanted;
-    if (count <= maxCount) return count;
-    throw rangeError(field, `at most ${maxCount}`, wanted === -1 ? `-1, which means all ${count}` : count, param);
-  };
-  const topLogprobs = bounded("top_logprobs", request.topLogprobs ?? 0, "logprobs");
-  if (request.useBeamSearch && 2 * request.n > maxCount) {
-    throw new ArgumentError(
-      `Expected \`n\` to be at most ${Math.floor(maxCount / 2)} with \`use_beam_search\`, which compares twice as many tokens, got ${request.n}`,
-      { param: "logprobs" },
-    );
-  }
-  const promptLogprobs = request.promptLogprobs === null ? null : bounded("prompt_logprobs", request.promptLogprobs, "prompt_logprobs");
-  const promptEntries = promptLogprobs === null || promptLogprobs === 0 ? 0 : context.promptTokens * (promptLogprobs + 1);
-  if (promptEntries > MAX_PROMPT_LOGPROBS)
-    throw rangeError(
-      "prompt_logprobs",
-      `at most ${Math.max(0, Math.floor(MAX_PROMPT_LOGPROBS / context.promptTokens) - 1)} with a prompt of ${context.promptTokens} tokens (${MAX_PROMPT_LOGPROBS} entries in all)`,
-      promptLogprobs ?? 0,
-    );
+  const { topLogprobs, promptLogprobs } = resolveAlternatives(request, limits, context);
   const rules = resolveRules(request, { tokenizer: context.tokenizer, vocabularySize: base.vocabularySize, defaults, maxTokens });
   const eosTokenIds = request.ignoreEos ? [] : context.tokenizer.eosTokenIds;
   return {
     ...rules,
     maxTokens,
-    temperature: isGreedy ? 0 : Math.max(asked, MIN_SAMPLED_TEMPERATURE),
+    temperature: isGreedy ? 0 : Math.max(temperature, MIN_SAMPLED_TEMPERATURE),
     topP: isGreedy ? 1 : topP,
     topK: isGreedy || topK < 1 || topK >= base.vocabularySize ? 0 : topK,
     seed: request.seed === null || request.seed === UNSEEDED ? randomBytes(8).readBigInt64LE() : request.seed,
@@ -249,6 +170,43 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     ...(promptLogprobs === null ? {} : { promptLogprobs }),
     ...(request.priority === 0n ? {} : { priority: request.priority }),
   };
+}
+
+/**
+ * Returns the numbers of alternatives per token of the output, and per token of the prompt; null without log-probabilities of the prompt.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for more alternatives than service or engine permit, and for too many log-probabilities of the prompt.
+ */
+function resolveAlternatives(
+  request: ChatRequest,
+  limits: ResolvedChatLimits,
+  { base, promptTokens, engineTopLogprobs }: SamplingContext,
+): { readonly topLogprobs: number; readonly promptLogprobs: number | null } {
+  const maxCount = Math.min(limits.maxTopLogprobs, engineTopLogprobs);
+  const checkedCount = (field: string, requested: number, param: string): number => {
+    const count = requested === -1 ? base.vocabularySize : requested;
+    if (count <= maxCount) return count;
+    throw rangeError(field, `at most ${maxCount}`, requested === -1 ? `-1, which means all ${count}` : count, param);
+  };
+  const topLogprobs = checkedCount("top_logprobs", request.topLogprobs ?? 0, "logprobs");
+  if (request.useBeamSearch && 2 * request.n > maxCount) {
+    throw new ArgumentError(
+      `Expected \`n\` to be at most ${Math.floor(maxCount / 2)} with \`use_beam_search\`, which compares twice as many tokens, got ${request.n}`,
+      { param: "logprobs" },
+    );
+  }
+  if (request.promptLogprobs === null) return { topLogprobs, promptLogprobs: null };
+  const promptLogprobs = checkedCount("prompt_logprobs", request.promptLogprobs, "prompt_logprobs");
+  const entries = promptLogprobs === 0 ? 0 : promptTokens * (promptLogprobs + 1);
+  if (entries > MAX_PROMPT_LOGPROBS) {
+    const maxAlternatives = Math.max(0, Math.floor(MAX_PROMPT_LOGPROBS / promptTokens) - 1);
+    throw rangeError(
+      "prompt_logprobs",
+      `at most ${maxAlternatives} with a prompt of ${promptTokens} tokens (${MAX_PROMPT_LOGPROBS} entries in all)`,
+      promptLogprobs,
+    );
+  }
+  return { topLogprobs, promptLogprobs };
 }
 
 /** Returns the seed of one choice: the request's seed plus the choice's index, wrapped to a signed 64-bit integer. */

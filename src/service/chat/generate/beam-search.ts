@@ -11,6 +11,7 @@ import type { GeneratedChoice, GenerationPlan } from "./generate.ts";
 import { toWireLogprob } from "./logprobs.ts";
 import { first, zip } from "../../../base/util/values.ts";
 
+/** Beginning of an output, or a completed output. */
 interface Beam {
   readonly tokens: readonly SampledToken[];
   /** Sum of log-probabilities, including the end token's. */
@@ -19,7 +20,10 @@ interface Beam {
   readonly end: SampledToken | null;
 }
 
-/** Returns the best next tokens of a beam, and in the first step the log-probabilities of the prompt if requested. */
+/**
+ * Returns the engine's next token for a beam, of which only the alternatives (`top`) are used: the best next tokens. In the first step it also
+ * has the log-probabilities of the prompt, if requested.
+ */
 async function expand(plan: GenerationPlan, beam: Beam, signal: AbortSignal): Promise<SampledToken> {
   const prompt = new Int32Array(plan.promptIds.length + beam.tokens.length);
   prompt.set(plan.promptIds);
@@ -47,23 +51,22 @@ async function expand(plan: GenerationPlan, beam: Beam, signal: AbortSignal): Pr
 
 /** Returns the successors of a beam: each has one more token, or is completed by an end token. */
 function successors(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Beam[] {
-  const ends = plan.request.ignoreEos ? [] : plan.tokenizer.eosTokenIds;
-  return top
-    .slice(0, 2 * plan.request.n)
-    .map(({ id, logprob }) =>
-      ends.includes(id)
-        ? { tokens: beam.tokens, logprob: beam.logprob + logprob, end: { id, logprob, top } }
-        : { tokens: [...beam.tokens, { id, logprob, top }], logprob: beam.logprob + logprob, end: null },
-    );
+  const endTokenIds = plan.request.ignoreEos ? [] : plan.tokenizer.eosTokenIds;
+  return top.slice(0, 2 * plan.request.n).map(({ id, logprob }) => {
+    const next = { id, logprob, top };
+    const sum = beam.logprob + logprob;
+    if (endTokenIds.includes(id)) return { tokens: beam.tokens, logprob: sum, end: next };
+    return { tokens: [...beam.tokens, next], logprob: sum, end: null };
+  });
 }
 
 /** Converts a beam to a choice. An end token is not part of the text, and of the tokens only with `include_stop_str_in_output`. */
 function toChoice(plan: GenerationPlan, { tokens, end }: Beam, index: number): Omit<GeneratedChoice, "promptTokens" | "cachedTokens"> {
   const { tokenizer, request, namesTokensById } = plan;
   const { topLogprobs } = request;
-  const idsOf = (each: readonly SampledToken[]) => each.map(({ id }) => id);
-  const closing = request.includeStopStrInOutput ? end : null;
-  const listed = closing === null ? tokens : [...tokens, closing];
+  const idsOf = (list: readonly SampledToken[]) => list.map(({ id }) => id);
+  const listedEnd = request.includeStopStrInOutput ? end : null;
+  const listed = listedEnd === null ? tokens : [...tokens, listedEnd];
   return {
     index,
     text: tokenizer.decode(idsOf(tokens), { skipSpecialTokens: !plan.keepsSpecialTokens }),
@@ -71,7 +74,7 @@ function toChoice(plan: GenerationPlan, { tokens, end }: Beam, index: number): O
     logprobs: topLogprobs === null ? null : listed.map((token) => toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById })),
     finishReason: end === null ? "length" : "stop",
     stopReason: end?.id ?? null,
-    closedBy: closing?.id ?? null,
+    closedBy: listedEnd?.id ?? null,
   };
 }
 
@@ -89,6 +92,7 @@ export async function beamSearch(plan: GenerationPlan, signal: AbortSignal): Pro
   const { n, lengthPenalty } = plan.request;
   // One listener per beam is expected, not a leak.
   setMaxListeners(n + defaultMaxListeners, signal);
+  /** Beams without an end token, best first. */
   let live: Beam[] = [{ tokens: [], logprob: 0, end: null }];
   const completed: Beam[] = [];
   let promptTokens: readonly PromptToken[] | null = null;
@@ -96,15 +100,16 @@ export async function beamSearch(plan: GenerationPlan, signal: AbortSignal): Pro
   for (let step = 0; step < params.maxTokens && live.length > 0; step++) {
     const expansions = await Promise.all(live.map((beam) => expand(plan, beam, signal)));
     promptTokens ??= first(expansions).prompt ?? null;
-    // In later steps the cache holds tokens that the first step computed.
+    // In later steps the cache has tokens that the first step computed.
     if (step === 0) cachedTokens = first(expansions).cachedTokens ?? 0;
-    const next = zip(live, expansions).flatMap(([beam, expansion]) => successors(plan, beam, expansion));
-    completed.push(...next.filter((beam) => beam.end !== null));
-    live = next
+    const candidates = zip(live, expansions).flatMap(([beam, expansion]) => successors(plan, beam, expansion));
+    completed.push(...candidates.filter((beam) => beam.end !== null));
+    live = candidates
       .filter((beam) => beam.end === null)
       .sort((a, b) => b.logprob - a.logprob)
       .slice(0, n);
   }
+  /** Sum of log-probabilities, divided by a power of the length of prompt and output. */
   const score = (beam: Beam): number => beam.logprob / (promptIds.length + beam.tokens.length) ** lengthPenalty;
   return [...completed, ...live]
     .sort((a, b) => score(b) - score(a))

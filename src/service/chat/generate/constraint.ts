@@ -1,4 +1,4 @@
-/** Output constraint that is passed to the engine. */
+/** Output constraint of a request: the grammar that the engine enforces while it samples, and the validation of the finished text. */
 import type { GrammarParams } from "../../../engine/port.ts";
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";

@@ -79,6 +79,7 @@ export interface GenerateOptions {
  * Returns the reason for a choice to end with its last token, null if generation continues. A stop string takes precedence over the reasons
  * of the engine.
  *
+ * @param ids - All ids of the choice so far.
  * @param finish - Reason of the engine.
  * @param matched - Stop string that the last token completed; null for none.
  */
@@ -87,42 +88,46 @@ function endOf(plan: GenerationPlan, ids: readonly number[], finish: SampledToke
   if (finish === "length") return { finishReason: "length", stopReason: null, closedBy: null };
   if (finish === "stop") {
     const id = last(ids);
-    const isOwnEnd = id === plan.tokenizer.eosTokenIds[0] && !plan.request.ignoreEos;
-    return { finishReason: "stop", stopReason: isOwnEnd ? null : id, closedBy: id };
+    const isModelEnd = id === plan.tokenizer.eosTokenIds[0] && !plan.request.ignoreEos;
+    return { finishReason: "stop", stopReason: isModelEnd ? null : id, closedBy: id };
   }
   const { repetitionDetection } = plan.request;
-  if (repetitionDetection !== null && ids.length >= (plan.params.minTokens ?? 0) && isRepeating(ids, repetitionDetection))
+  const hasMinTokens = ids.length >= (plan.params.minTokens ?? 0);
+  if (repetitionDetection !== null && hasMinTokens && isRepeating(ids, repetitionDetection))
     return { finishReason: "repetition", stopReason: "repetition_detected", closedBy: null };
   return null;
 }
 
-/** Incremental text of a choice. */
+/** Incremental text of a choice. Holds back bytes of incomplete characters, and text that may begin a stop string. */
 class ChoiceText {
   readonly #plan: GenerationPlan;
   readonly #detokenizer: Detokenizer;
-  readonly #stops: StopStrings | null;
+  /** Search for stop strings; null for a request without any. */
+  readonly #stopStrings: StopStrings | null;
 
   constructor(plan: GenerationPlan) {
     const { request } = plan;
     this.#plan = plan;
     this.#detokenizer = createDetokenizer(plan.tokenizer, { skipSpecialTokens: !plan.keepsSpecialTokens });
-    this.#stops = request.stop.length > 0 ? new StopStrings(request.stop, { isIncluded: request.includeStopStrInOutput }) : null;
+    this.#stopStrings = request.stop.length > 0 ? new StopStrings(request.stop, { isIncluded: request.includeStopStrInOutput }) : null;
   }
 
   /** Returns the text that became final with the last of `ids`, and the stop string that was completed by it. */
   push(ids: readonly number[], finish: SampledToken["finish"]): StopResult {
     // The text of a stop token is shown only on request.
-    let text = finish === "stop" && !this.#plan.request.includeStopStrInOutput ? "" : this.#detokenizer.push(ids.at(-1)!);
+    const isHidden = finish === "stop" && !this.#plan.request.includeStopStrInOutput;
+    let text = isHidden ? "" : this.#detokenizer.push(last(ids));
     if (finish !== undefined) text += this.#detokenizer.flush();
     // Stop strings are not searched for within the first `minTokens` tokens.
-    if (this.#stops === null || ids.length <= (this.#plan.params.minTokens ?? 0)) return { text, matched: null };
-    const result = this.#stops.push(text);
-    return result.matched === null && finish !== undefined ? { text: result.text + this.#stops.flush(), matched: null } : result;
+    if (this.#stopStrings === null || ids.length <= (this.#plan.params.minTokens ?? 0)) return { text, matched: null };
+    const result = this.#stopStrings.push(text);
+    const isEnd = result.matched === null && finish !== undefined;
+    return isEnd ? { text: result.text + this.#stopStrings.flush(), matched: null } : result;
   }
 
   /** Returns the text that is still held back, for a choice that ends without the engine's `finish`. */
-  finish(): string {
-    return this.#detokenizer.flush() + (this.#stops?.flush() ?? "");
+  flush(): string {
+    return this.#detokenizer.flush() + (this.#stopStrings?.flush() ?? "");
   }
 }
 
@@ -164,9 +169,11 @@ async function generateChoice(
     cachedTokens += token.cachedTokens ?? 0;
     const logprob = topLogprobs === null ? null : toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById });
     if (logprob !== null) logprobs?.push(logprob);
-    const shown = incremental?.push(ids, token.finish);
-    const end = endOf(plan, ids, token.finish, shown?.matched ?? null);
-    const piece = (shown?.text ?? "") + (end?.finishReason === "repetition" ? (incremental?.finish() ?? "") : "");
+    const result = incremental?.push(ids, token.finish);
+    const end = endOf(plan, ids, token.finish, result?.matched ?? null);
+    // At the end by a repetition, the engine has not finished the choice, and text may still be held back.
+    const heldText = end?.finishReason === "repetition" ? incremental?.flush() : undefined;
+    const piece = (result?.text ?? "") + (heldText ?? "");
     text += piece;
     if (end !== null) {
       lastToken = { index, id: token.id, text: piece, logprob, end };
@@ -204,21 +211,21 @@ export async function generate(plan: GenerationPlan, options: GenerateOptions): 
   const siblings = new AbortController();
   // One listener per choice is expected, not a leak.
   setMaxListeners(n + defaultMaxListeners, siblings.signal);
-  const end = (): void => siblings.abort(options.signal.reason);
-  const removeListener = onceAborted(options.signal, end);
-  let failure: { readonly error: unknown } | null = null;
+  const removeListener = onceAborted(options.signal, () => siblings.abort(options.signal.reason));
+  /** Errors in the order of their occurrence. The later ones are mostly consequences of the abort. */
+  const failures: unknown[] = [];
   const run = async (index: number): Promise<GeneratedChoice | null> => {
     try {
       return await generateChoice(plan, index, { ...options, signal: siblings.signal });
     } catch (error) {
-      failure ??= { error };
+      failures.push(error);
       siblings.abort(error);
       return null;
     }
   };
   try {
     const choices = await Promise.all(Array.from({ length: n }, (_, index) => run(index)));
-    if (failure !== null) throw (failure as { readonly error: unknown }).error;
+    if (failures.length > 0) throw failures[0];
     return choices.filter((choice) => choice !== null);
   } finally {
     removeListener();

@@ -2,6 +2,7 @@
 import { NonFiniteError } from "../../../base/errors.ts";
 import type { PromptToken, SampledToken } from "../../../engine/port.ts";
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Minimum log-probability in the wire format, as JSON has no infinity. */
 const LOGPROB_FLOOR = -9999;
@@ -25,15 +26,15 @@ export interface WireLogprob extends WireTopLogprob {
 }
 
 const NO_ALTERNATIVES: readonly WireTopLogprob[] = [];
+/** Cached labels by tokenizer, with the token id as index. */
 const labelsByTokenizer = new WeakMap<ChatTokenizer, (TokenLabel | undefined)[]>();
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Returns the text and bytes of a token, cached per tokenizer. */
 function labelOf(tokenizer: ChatTokenizer, id: number): TokenLabel {
-  let known = labelsByTokenizer.get(tokenizer);
-  if (known === undefined) labelsByTokenizer.set(tokenizer, (known = []));
-  const cached = known[id];
-  if (cached !== undefined) return cached;
+  const labels = getOrInsert(labelsByTokenizer, tokenizer, () => []);
+  const known = labels[id];
+  if (known !== undefined) return known;
   const bytes = tokenizer.tokenBytes(id);
   let token = "";
   try {
@@ -41,7 +42,9 @@ function labelOf(tokenizer: ChatTokenizer, id: number): TokenLabel {
   } catch {
     // A partial character has bytes and no text.
   }
-  return (known[id] = { token, bytes: [...bytes] });
+  const label = { token, bytes: [...bytes] };
+  labels[id] = label;
+  return label;
 }
 
 /** Returns a log-probability for the wire format, at least {@link LOGPROB_FLOOR}. @throws NonFiniteError `E_NON_FINITE` for NaN. */
@@ -70,16 +73,15 @@ export function toWirePrompt(
   tokenizer: ChatTokenizer,
   tokens: readonly PromptToken[],
 ): readonly (Readonly<Record<string, WirePromptLogprob>> | null)[] {
-  const entry = (id: number, logprob: number, rank: number): [number, WirePromptLogprob] => [
+  const entryOf = (id: number, logprob: number, rank: number): readonly [number, WirePromptLogprob] => [
     id,
     { logprob: wireLogprob(logprob), rank, decoded_token: labelOf(tokenizer, id).token },
   ];
-  return [
-    null,
-    ...tokens.map(({ id, logprob, rank, top }) =>
-      Object.fromEntries([...top.map((other, at) => entry(other.id, other.logprob, at + 1)), entry(id, logprob, rank)]),
-    ),
-  ];
+  const positions = tokens.map(({ id, logprob, rank, top }) => {
+    const alternatives = top.map((alternative, index) => entryOf(alternative.id, alternative.logprob, index + 1));
+    return Object.fromEntries([...alternatives, entryOf(id, logprob, rank)]);
+  });
+  return [null, ...positions];
 }
 
 /** Options of {@link toWireLogprob}. */
@@ -118,8 +120,8 @@ export function toWireLogprob(tokenizer: ChatTokenizer, sampled: SampledToken, {
   for (const alternative of sampled.top) {
     if (top.length >= limit) break;
     if (alternative.id === sampled.id) continue;
-    const other = alternativeLabel(tokenizer, alternative.id, namesTokensById);
-    top.push({ token: other.token, logprob: wireLogprob(alternative.logprob), bytes: other.bytes });
+    const label = alternativeLabel(tokenizer, alternative.id, namesTokensById);
+    top.push({ token: label.token, logprob: wireLogprob(alternative.logprob), bytes: label.bytes });
   }
   return { token, logprob, bytes, top_logprobs: top };
 }

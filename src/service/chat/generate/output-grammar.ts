@@ -1,4 +1,7 @@
-/** Compilation of the form that a request requires of its output, such as a JSON schema, into a grammar for the sampler. */
+/**
+ * Compilation of the form that a request requires of its output, such as a JSON schema, into a grammar for the sampler: `compileOutput`, and
+ * its cache `OutputGrammars`.
+ */
 import { checkGrammar } from "../../../text/grammar/check.ts";
 import { complement, intersection } from "../../../text/grammar/code-points.ts";
 import {
@@ -28,7 +31,7 @@ import { toSchema, type Schema } from "../../../text/grammar/compile/schema/keyw
 import { structuralTagExpression } from "../../../text/grammar/compile/structural-tag.ts";
 
 /** Returns a value that may be given as JSON text. @throws ArgumentError `E_ARGUMENT` for a text that is not JSON. */
-function parsed(value: unknown, field: string): unknown {
+function parseIfText(value: unknown, field: string): unknown {
   if (typeof value !== "string") return value;
   try {
     return parseNestedJson(value);
@@ -40,10 +43,10 @@ function parsed(value: unknown, field: string): unknown {
 
 /** Returns the schema of a tool's arguments: an object, empty for a tool without parameters. */
 function argumentsSchema({ function: { name, parameters } }: RequestTool): Schema {
-  const { type = "object", ...rest } = parameters ?? {};
+  const { type = "object", ...otherKeywords } = parameters ?? {};
   if (type !== "object")
     throw new ArgumentError(`Expected the \`parameters\` of the tool ${name} to be of type object, got ${shown(type)}`);
-  return { type, ...rest };
+  return { type, ...otherKeywords };
 }
 
 /** White space that JSON allows: tab, line feed, carriage return and space. */
@@ -90,35 +93,34 @@ function checkedSchema(schema: Schema, { closesObjects }: SchemaCompiler): strin
 }
 
 /** Compiles a schema. A schema of which the grammar enforces only a part (its relaxations) also gets a check. */
-function schemaOf(given: Schema, compiler: SchemaCompiler): Compiled {
-  const { expression, relaxations, schema } = compiler.document(given);
+function compileSchema(document: Schema, compiler: SchemaCompiler): Compiled {
+  const { expression, relaxations, schema } = compiler.document(document);
   return { expression, check: relaxations.length === 0 ? null : { kind: "json", schema: checkedSchema(schema, compiler) } };
 }
 
-/** Compiles an array of calls of the given tools; exactly one call if `isOne`. */
-function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: SchemaCompiler): Compiled {
+/** Compiles an array of calls. */
+function compileCalls({ tools, isOne }: Extract<OutputForm, { kind: "calls" }>, compiler: SchemaCompiler): Compiled {
   const { whitespace } = compiler.parts;
   const schemas: (readonly [name: string, schema: string])[] = [];
-  const call = choiceOf(
-    tools.map((tool) => {
-      const { name } = tool.function;
-      const { expression, relaxations, schema } = compiler.document(argumentsSchema(tool));
-      if (relaxations.length > 0) schemas.push([name, checkedSchema(schema, compiler)]);
-      const head = ["{", '"name"', ":", JSON.stringify(name), ",", '"parameters"', ":"].flatMap((part) => [text(part), whitespace]);
-      return sequence(...head, expression, whitespace, text("}"), whitespace);
-    }),
-  );
-  const more = repeat(sequence(text(","), whitespace, call), 0, isOne ? 0 : null);
+  const callsByTool = tools.map((tool) => {
+    const { name } = tool.function;
+    const { expression, relaxations, schema } = compiler.document(argumentsSchema(tool));
+    if (relaxations.length > 0) schemas.push([name, checkedSchema(schema, compiler)]);
+    const head = ["{", '"name"', ":", JSON.stringify(name), ",", '"parameters"', ":"].flatMap((part) => [text(part), whitespace]);
+    return sequence(...head, expression, whitespace, text("}"), whitespace);
+  });
+  const call = choiceOf(callsByTool);
+  const furtherCalls = repeat(sequence(text(","), whitespace, call), 0, isOne ? 0 : null);
   const check: OutputCheck | null = schemas.length === 0 ? null : { kind: "calls", schemas };
-  return { expression: sequence(text("["), whitespace, call, more, text("]")), check };
+  return { expression: sequence(text("["), whitespace, call, furtherCalls, text("]")), check };
 }
 
 /** Compiles a form. Forms other than schemas and calls are enforced entirely, and need no check. */
-function compiledForm(form: OutputForm, compiler: SchemaCompiler): Compiled {
+function compileForm(form: OutputForm, compiler: SchemaCompiler): Compiled {
   const exact = (expression: Expression): Compiled => ({ expression, check: null });
   switch (form.kind) {
     case "json":
-      return schemaOf(toSchema(parsed(form.schema, "structured_outputs.json"), "json", "#"), compiler);
+      return compileSchema(toSchema(parseIfText(form.schema, "structured_outputs.json"), "json", "#"), compiler);
     case "json_object":
       return exact(compiler.parts.object);
     case "regex":
@@ -130,11 +132,11 @@ function compiledForm(form: OutputForm, compiler: SchemaCompiler): Compiled {
       return exact(isLark(source) ? larkExpression(source, compiler.builder) : ebnfExpression(source, compiler.builder));
     }
     case "structural_tag":
-      return exact(structuralTagExpression(parsed(form.tag, "structured_outputs.structural_tag"), compiler));
+      return exact(structuralTagExpression(parseIfText(form.tag, "structured_outputs.structural_tag"), compiler));
     case "calls":
-      return callsOf(form.tools, form.isOne, compiler);
+      return compileCalls(form, compiler);
     case "arguments":
-      return schemaOf(argumentsSchema(form.tool), compiler);
+      return compileSchema(argumentsSchema(form.tool), compiler);
   }
 }
 
@@ -169,19 +171,19 @@ export function compileOutput(
   const whitespace = whitespacePattern === null ? undefined : whitespaceOf(whitespacePattern, builder);
   const isCall = form.kind === "calls" || form.kind === "arguments";
   const compiler = new SchemaCompiler(builder, { whitespace, closesObjects: closesObjects || isCall });
-  const { expression, check } = compiledForm(form, compiler);
-  const root = reasoningEnd === null ? expression : sequence(textWithout([reasoningEnd], builder), text(reasoningEnd), expression);
-  const grammar = builder.build(root);
+  const { expression, check } = compileForm(form, compiler);
+  const withReasoning = (end: string) => sequence(textWithout([end], builder), text(end), expression);
+  const grammar = builder.build(reasoningEnd === null ? expression : withReasoning(reasoningEnd));
   return { grammar, states: checkGrammar(grammar).states, check };
 }
 
 /** Maximum number of cached outputs; the least recently used is dropped first. */
-const MAX_KEPT = 64;
+const MAX_CACHED = 64;
 /** Maximum length of a cached form, in UTF-16 units; requests with a longer form are compiled each time. */
 const MAX_KEY_LENGTH = 65_536;
 
-/** Maximum number of states of all cached grammars: a few of the largest, or {@link MAX_KEPT} of usual size. */
-const MAX_KEPT_STATES = 1_000_000;
+/** Maximum number of states of all cached grammars: a few of the largest, or {@link MAX_CACHED} of usual size. */
+const MAX_CACHED_STATES = 1_000_000;
 
 /** Compiles an output with {@link compileOutput}, on this thread or another. */
 type OutputCompiler = (
@@ -192,7 +194,7 @@ type OutputCompiler = (
 
 /** Cache of compiled outputs: the requests of a training run mostly have the same form. */
 export class OutputGrammars {
-  readonly #kept = new Lru<string, CompiledOutput>({ maxEntries: MAX_KEPT, maxWeight: MAX_KEPT_STATES });
+  readonly #cache = new Lru<string, CompiledOutput>({ maxEntries: MAX_CACHED, maxWeight: MAX_CACHED_STATES });
   readonly #compile: OutputCompiler;
 
   /** @param compile - Compiler of a form. @default {@link compileOutput} on this thread */
@@ -203,10 +205,10 @@ export class OutputGrammars {
   /** Returns the result of {@link compileOutput}, from the cache if possible. */
   async compile(request: OutputRequest, options: OutputGrammarOptions, signal?: AbortSignal): Promise<CompiledOutput> {
     const key = JSON.stringify([request, options]);
-    const known = this.#kept.get(key);
+    const known = this.#cache.get(key);
     if (known !== undefined) return known;
     const compiled = await this.#compile(request, options, signal);
-    if (key.length <= MAX_KEY_LENGTH) this.#kept.set(key, compiled, compiled.states);
+    if (key.length <= MAX_KEY_LENGTH) this.#cache.set(key, compiled, compiled.states);
     return compiled;
   }
 }

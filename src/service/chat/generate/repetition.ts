@@ -1,3 +1,4 @@
+/** Detection of output that repeats itself, for `repetition_detection`. */
 import { ArgumentError } from "../../../base/errors.ts";
 import type { RepetitionDetection } from "../request/fields.ts";
 
@@ -6,9 +7,9 @@ import type { RepetitionDetection } from "../request/fields.ts";
  *
  * @throws ArgumentError `E_ARGUMENT` for negative sizes, a minimum size above the maximum, and a count below 2.
  */
-export function checkRepetitionDetection(given: RepetitionDetection | null): void {
-  if (given === null) return;
-  const { maxPatternSize, minPatternSize, minCount } = given;
+export function checkRepetitionDetection(detection: RepetitionDetection | null): void {
+  if (detection === null) return;
+  const { maxPatternSize, minPatternSize, minCount } = detection;
   const fail = (expected: string): void => {
     throw new ArgumentError(
       `Expected \`repetition_detection\` to have ${expected}, got max_pattern_size ${maxPatternSize}, min_pattern_size ${minPatternSize}, min_count ${minCount}`,
@@ -20,7 +21,7 @@ export function checkRepetitionDetection(given: RepetitionDetection | null): voi
 }
 
 /**
- * Whether the last tokens are one pattern, repeated at least `minCount` times.
+ * Whether the last tokens are one pattern, repeated at least `minCount` times. A maximum size of 0 detects nothing.
  *
  * @param ids - The output so far.
  */
@@ -28,9 +29,9 @@ export function isRepeating(ids: readonly number[], { maxPatternSize, minPattern
   for (let size = Math.max(minPatternSize, 1); size <= maxPatternSize && size * minCount <= ids.length; size++) {
     // A repeated pattern: every token equals the token one pattern length before it.
     let index = ids.length - 1;
-    const first = ids.length - size * (minCount - 1);
-    while (index >= first && ids[index] === ids[index - size]) index--;
-    if (index < first) return true;
+    const firstCompared = ids.length - size * (minCount - 1);
+    while (index >= firstCompared && ids[index] === ids[index - size]) index--;
+    if (index < firstCompared) return true;
   }
   return false;
 }

@@ -25,6 +25,7 @@ function rangeError(field: string, range: string, value: unknown, param: string 
   return new ArgumentError(`Expected \`${field}\` to be ${range}, got ${shown(value)}`, { param });
 }
 
+/** Checks that ids are in the vocabulary. @throws ArgumentError `E_ARGUMENT`, param `field`, naming the other ids. */
 function checkIds(field: string, ids: readonly number[], vocabularySize: number): void {
   const outside = ids.filter((id) => id < 0 || id >= vocabularySize);
   if (outside.length > 0)
@@ -32,9 +33,9 @@ function checkIds(field: string, ids: readonly number[], vocabularySize: number)
 }
 
 /** Returns the biases by token id, clamped. @throws ArgumentError `E_ARGUMENT` for a key that is not a token id of the vocabulary. */
-function toBias(given: Readonly<Record<string, number>>, vocabularySize: number): ReadonlyMap<number, number> {
+function toBias(requested: Readonly<Record<string, number>>, vocabularySize: number): ReadonlyMap<number, number> {
   const bias = new Map<number, number>();
-  for (const [key, value] of Object.entries(given)) {
+  for (const [key, value] of Object.entries(requested)) {
     if (!/^\s*[+-]?\d+\s*$/.test(key)) throw rangeError("logit_bias", "keyed by token ids", key, "logit_bias");
     bias.set(Number(key), Math.min(Math.max(value, -MAX_BIAS), MAX_BIAS));
   }
@@ -42,7 +43,10 @@ function toBias(given: Readonly<Record<string, number>>, vocabularySize: number)
   return bias;
 }
 
-/** Returns the token sequences of a word: at the beginning of a text, and after a space if only the first token differs there. */
+/**
+ * Returns the token sequences of a word: at the beginning of a text, and after a space, unless the sequence there has another length or the
+ * same first token.
+ */
 function sequencesOf(word: string, tokenizer: ChatTokenizer): number[][] {
   const trimmed = word.trimStart();
   const bare = [...tokenizer.encode(trimmed)];
@@ -85,10 +89,11 @@ export function resolveRules(request: ChatRequest, context: RulesContext): Parti
   checkIds("allowed_token_ids", allowedTokenIds ?? [], vocabularySize);
   const bannedSequences = request.badWords.flatMap((word) => sequencesOf(word, tokenizer));
   // An id outside the vocabulary stops nothing and need not be suppressed.
-  const endings = [...tokenizer.eosTokenIds, ...stopTokenIds].filter((id) => id >= 0 && id < vocabularySize);
+  const endTokenIds = [...tokenizer.eosTokenIds, ...stopTokenIds].filter((id) => id >= 0 && id < vocabularySize);
   // Tokens that the engine suppresses until `minTokens` are sampled.
-  const lateTokenIds = minTokens > 0 ? [...new Set(endings)] : [];
-  const forbidden = new Set([...lateTokenIds, ...bannedSequences.flatMap((sequence) => (sequence.length === 1 ? sequence : []))]);
+  const lateTokenIds = minTokens > 0 ? [...new Set(endTokenIds)] : [];
+  const bannedTokenIds = bannedSequences.filter((sequence) => sequence.length === 1).flat();
+  const forbidden = new Set([...lateTokenIds, ...bannedTokenIds]);
   if (allowedTokenIds?.every((id) => forbidden.has(id)))
     throw rangeError(
       "allowed_token_ids",

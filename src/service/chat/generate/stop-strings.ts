@@ -1,3 +1,6 @@
+/** Search for stop strings in the text of a choice, which arrives in pieces. */
+import { getOrInsert } from "../../../base/util/values.ts";
+
 /** Result of adding a piece of text. */
 export interface StopResult {
   /** Text that can be shown. */
@@ -17,22 +20,20 @@ function startOfLast(text: string, count: number): number {
   return index;
 }
 
-/** Number of characters of a list's longest string, minus one, by list: the choices of a request share their list. */
-const heldByList = new WeakMap<readonly string[], number>();
+/** Results of {@link heldCharacters}: the choices of a request share their list. */
+const heldCharactersByList = new WeakMap<readonly string[], number>();
 
 /** Returns the number of characters to hold back: one fewer than the longest stop string has. */
 function heldCharacters(stops: readonly string[]): number {
-  let maxHeld = heldByList.get(stops);
-  if (maxHeld === undefined) {
-    maxHeld = 0;
+  return getOrInsert(heldCharactersByList, stops, () => {
+    let maxCharacters = 0;
     for (const stop of stops) {
       let characters = 0;
       for (const _ of stop) characters++;
-      maxHeld = Math.max(maxHeld, characters - 1);
+      maxCharacters = Math.max(maxCharacters, characters);
     }
-    heldByList.set(stops, maxHeld);
-  }
-  return maxHeld;
+    return Math.max(maxCharacters - 1, 0);
+  });
 }
 
 /** Options of {@link StopStrings}. */
@@ -58,7 +59,7 @@ export class StopStrings {
   readonly #heldCharacters: number;
   readonly #isIncluded: boolean;
   /** Last characters of the text; already shown if stop strings are included. */
-  #held = "";
+  #heldText = "";
 
   /** @param stops - Non-empty strings. */
   constructor(stops: readonly string[], options: StopStringsOptions = {}) {
@@ -70,24 +71,24 @@ export class StopStrings {
   /** Adds the next piece. */
   push(piece: string): StopResult {
     if (piece === "") return { text: "", matched: null };
-    const text = this.#held + piece;
-    const shown = this.#isIncluded ? this.#held.length : 0;
+    const text = this.#heldText + piece;
+    const shownLength = this.#isIncluded ? this.#heldText.length : 0;
     for (const stop of this.#stops) {
-      // A stop string that is completed in this piece begins at most its length before the piece: older text need not be searched.
-      const at = text.indexOf(stop, this.#held.length - stop.length + 1);
-      if (at === -1) continue;
-      this.#held = "";
-      return { text: text.slice(shown, this.#isIncluded ? at + stop.length : at), matched: stop };
+      // A stop string that is completed in this piece begins less than its length before the piece: older text need not be searched.
+      const start = text.indexOf(stop, this.#heldText.length - stop.length + 1);
+      if (start === -1) continue;
+      this.#heldText = "";
+      return { text: text.slice(shownLength, this.#isIncluded ? start + stop.length : start), matched: stop };
     }
-    const end = startOfLast(text, this.#heldCharacters);
-    this.#held = text.slice(end);
-    return { text: this.#isIncluded ? piece : text.slice(0, end), matched: null };
+    const heldStart = startOfLast(text, this.#heldCharacters);
+    this.#heldText = text.slice(heldStart);
+    return { text: this.#isIncluded ? piece : text.slice(0, heldStart), matched: null };
   }
 
   /** Returns the text that is still held back, at the end of the stream. */
   flush(): string {
-    const rest = this.#isIncluded ? "" : this.#held;
-    this.#held = "";
-    return rest;
+    const text = this.#isIncluded ? "" : this.#heldText;
+    this.#heldText = "";
+    return text;
   }
 }

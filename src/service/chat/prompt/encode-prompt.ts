@@ -8,7 +8,7 @@ export interface PromptText {
   readonly directory: string;
   readonly text: string;
   readonly addSpecialTokens: boolean;
-  /** Kind of the preceding text; undefined for a whole prompt. */
+  /** Kind of the preceding text, see `EncodeOptions.follows`; undefined for a whole prompt. */
   readonly follows?: EncodeOptions["follows"];
   /** Maximum number of tokens; null for a prompt that will be truncated. */
   readonly maxTokens: number | null;
@@ -19,8 +19,8 @@ export interface PromptText {
 /**
  * Encodes a prompt.
  *
- * @throws ArgumentError `E_ARGUMENT`, param `input_text`, if the text is longer than `maxTokens` times the longest token; for a tail with
- *   too long a word, see `EncodeOptions.tail`.
+ * @throws ArgumentError `E_ARGUMENT`, param `input_text`, if the text is longer than `maxTokens` times the longest token; also for a word that
+ *   is too long to find the tokens of a tail, see `EncodeOptions.tail`.
  */
 export function encodePrompt(tokenizer: ChatTokenizer, { text, addSpecialTokens, follows, maxTokens, tail }: PromptText): Int32Array {
   if (maxTokens !== null && text.length > maxTokens && text.length > maxTokens * tokenizer.maxTokenBytes) {

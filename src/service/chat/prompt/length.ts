@@ -4,15 +4,12 @@ import type { GenerationDefaults } from "../../models/generation-defaults.ts";
 import type { RenderedPrompt } from "./render.ts";
 import type { ChatRequest } from "../request/request.ts";
 
-/** Returns the number of tokens left for the prompt after the requested output length is subtracted. */
+/** Returns the number of tokens of the context that the requested output leaves for the prompt. @throws ArgumentError if it is negative. */
 function roomForPrompt({ maxTokens, maxTokensField: field }: ChatRequest, contextLength: number): number {
-  const asked = maxTokens ?? 0;
-  if (asked > contextLength) {
-    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens, and \`${field}\` alone asks for ${asked}`, {
-      param: field,
-    });
-  }
-  return contextLength - asked;
+  const requested = maxTokens ?? 0;
+  if (requested <= contextLength) return contextLength - requested;
+  const message = `This model's maximum context length is ${contextLength} tokens, and \`${field}\` alone asks for ${requested}`;
+  throw new ArgumentError(message, { param: field });
 }
 
 /**
@@ -21,20 +18,20 @@ function roomForPrompt({ maxTokens, maxTokensField: field }: ChatRequest, contex
  * @throws ArgumentError `E_ARGUMENT` if the requested length does not fit the context together with the output, or is 0.
  */
 export function truncatedLength(request: ChatRequest, contextLength: number): number | null {
-  const asked = request.truncatePromptTokens;
-  if (asked === null) return null;
+  const requested = request.truncatePromptTokens;
+  if (requested === null) return null;
   const room = roomForPrompt(request, contextLength);
-  const count = asked === -1 ? room : asked;
+  const count = requested === -1 ? room : requested;
   if (count > room || count === 0) {
     throw new ArgumentError(
-      `Expected \`truncate_prompt_tokens\` to leave from 1 to ${room} tokens (a context length of ${contextLength} less \`${request.maxTokensField}\`), got ${asked}`,
+      `Expected \`truncate_prompt_tokens\` to leave from 1 to ${room} tokens (a context length of ${contextLength} less \`${request.maxTokensField}\`), got ${requested}`,
       { param: "truncate_prompt_tokens" },
     );
   }
   return count;
 }
 
-/** Truncates a prompt to its last `count` tokens, unless that is null. The beginning is lost, including the template's. */
+/** Returns the last `count` tokens of a prompt; the whole prompt if `count` is null. The dropped tokens include the start of the template. */
 export function truncatePrompt(prompt: RenderedPrompt, count: number | null): RenderedPrompt {
   return count === null || prompt.ids.length <= count ? prompt : { ...prompt, ids: prompt.ids.slice(-count), isWhole: false };
 }
@@ -47,12 +44,12 @@ export function truncatePrompt(prompt: RenderedPrompt, count: number | null): Re
  */
 export function resolveMaxTokens(request: ChatRequest, promptTokens: number, contextLength: number, defaults: GenerationDefaults): number {
   const field = request.maxTokensField;
-  const asked = request.maxTokens ?? 0;
+  const requested = request.maxTokens ?? 0;
   if (promptTokens > roomForPrompt(request, contextLength)) {
-    const wanted = asked > 0 ? ` and \`${field}\` asks for ${asked} more; shorten the messages or \`${field}\`` : "; shorten the messages";
-    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens; the messages have ${promptTokens}${wanted}`, {
-      param: "input_tokens",
-    });
+    const output = requested > 0 ? ` and \`${field}\` asks for ${requested} more` : "";
+    const remedy = requested > 0 ? `shorten the messages or \`${field}\`` : "shorten the messages";
+    const message = `This model's maximum context length is ${contextLength} tokens; the messages have ${promptTokens}${output}; ${remedy}`;
+    throw new ArgumentError(message, { param: "input_tokens" });
   }
   const room = contextLength - promptTokens;
   const limit = Math.min(room, request.maxTokens ?? defaults.maxTokens ?? room);

@@ -1,4 +1,4 @@
-/** Encoder of a request's prompt, which takes long prompts to the work threads. */
+/** Encoder of a request's prompt. `ChatWork` renders and encodes short prompts on the serving thread, and long ones on work threads. */
 import type { BaseModelInfo } from "../../../engine/port.ts";
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 import type { PromptRequest } from "../request/prompt-request.ts";
@@ -24,7 +24,7 @@ export function promptEncoder(
 ): PromptEncoder {
   // A prompt that will be truncated may have any length.
   const maxTokens = truncatedTo === null ? contextLength : null;
-  // One more id shows that the prompt was longer.
+  // One id more than needed, so that `truncatePrompt` recognizes a longer prompt.
   const tail = truncatedTo === null ? null : truncatedTo + 1;
   return {
     tokenizer,

@@ -5,9 +5,9 @@ import type { ChatRequest } from "../request/request.ts";
 import type { PromptEncoder, RenderedPrompt } from "./render.ts";
 
 function checkIds(ids: readonly number[], vocabularySize: number): void {
-  const wrong = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabularySize);
-  if (wrong !== undefined)
-    throw new ArgumentError(`Expected token ids from 0 to ${vocabularySize - 1}, the vocabulary of the model, got ${wrong}`, {
+  const invalidId = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabularySize);
+  if (invalidId !== undefined)
+    throw new ArgumentError(`Expected token ids from 0 to ${vocabularySize - 1}, the vocabulary of the model, got ${invalidId}`, {
       param: "prompt",
     });
 }
@@ -21,7 +21,7 @@ export async function encodeRawPrompt(prompt: RawPrompt, request: ChatRequest, e
   const { tokenizer } = encoder;
   if ("ids" in prompt) {
     checkIds(prompt.ids, tokenizer.vocabularySize);
-    // Clients take the ids from `/tokenize`. With its text, the turn is remembered for the conversation that continues it.
+    // Clients take the ids from `/tokenize`. With the text of the ids, `rememberTurn` finds the turn in a conversation that continues it.
     const isWhole = request.truncatePromptTokens === null;
     const text = isWhole ? tokenizer.decode(prompt.ids, { skipSpecialTokens: false }) : "";
     return { text, ids: notEmpty(Int32Array.from(prompt.ids)), isWhole };
@@ -31,6 +31,7 @@ export async function encodeRawPrompt(prompt: RawPrompt, request: ChatRequest, e
   return { text: prompt.text, ids: notEmpty(ids), isWhole: false };
 }
 
+/** Returns the ids. @throws ArgumentError `E_ARGUMENT` for an empty prompt. */
 function notEmpty(ids: Int32Array): Int32Array {
   if (ids.length === 0) throw new ArgumentError("Expected a prompt of at least one token, got none", { param: "prompt" });
   return ids;

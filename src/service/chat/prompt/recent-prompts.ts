@@ -1,3 +1,4 @@
+/** Cache of the prompts of the last second, for requests that differ only in their sampling. */
 import { Lru } from "../../../base/util/lru.ts";
 import type { PromptRequest } from "../request/prompt-request.ts";
 import type { PromptEncoder } from "./render.ts";
@@ -17,7 +18,7 @@ const MAX_ENTRIES = 256;
 const MAX_KEY_LENGTH = 16_384;
 
 /** Renders and encodes a conversation. */
-async function encoded(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
+async function renderAndEncode(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
   const text = await encoder.render(request);
   return { text, ids: await encoder.encode(text, request) };
 }
@@ -38,11 +39,11 @@ export class RecentPrompts {
   /**
    * Returns the rendered and encoded conversation, from the cache if possible.
    *
-   * @param namespace - Namespace of the caller: only conversations of the same namespace are found.
+   * @param namespace - Namespace of the caller, which finds only conversations of the same namespace; null for the default one.
    * @throws any error of the template or the encoder; nothing is cached then.
    */
   async render(encoder: PromptEncoder, request: PromptRequest, namespace: string | null): Promise<EncodedPrompt> {
-    if (isLongText(request, MAX_KEY_LENGTH)) return encoded(encoder, request);
+    if (isLongText(request, MAX_KEY_LENGTH)) return renderAndEncode(encoder, request);
     const { messages, tools, addGenerationPrompt, continuesFinalMessage, addsSpecialTokens, variables, template } = request;
     const key = JSON.stringify([
       namespace,
@@ -58,7 +59,7 @@ export class RecentPrompts {
     ]);
     const known = this.#entries.peek(key);
     if (known !== undefined && this.#now() - known.madeAtMs < LIFETIME_MS) return known;
-    const entry = { ...(await encoded(encoder, request)), madeAtMs: this.#now() };
+    const entry = { ...(await renderAndEncode(encoder, request)), madeAtMs: this.#now() };
     if (key.length <= MAX_KEY_LENGTH) this.#entries.set(key, entry);
     return entry;
   }

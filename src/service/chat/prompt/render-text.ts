@@ -1,3 +1,4 @@
+/** Rendering of a conversation to the text of a prompt, also for a response that continues the last message. */
 import { ArgumentError } from "../../../base/errors.ts";
 import { type ChatTokenizer, strip } from "../../../text/tokenizer/index.ts";
 import { finalText, type PromptRequest } from "../request/prompt-request.ts";
@@ -19,16 +20,17 @@ export function renderText(tokenizer: ChatTokenizer, request: PromptRequest): st
   if (!request.continuesFinalMessage) return tokenizer.renderChat(messages, options);
 
   const text = finalText(request);
-  // The space after the marker shows whether the template trims.
+  // The prompt ends at the marker. A template that trims content removes the space after the marker; then the text is trimmed, too.
   const marked = [...messages.slice(0, -1), { ...last(messages), content: `${text}${MARKER} ` }];
   const rendered = tokenizer.renderChat(marked, options);
-  const end = rendered.lastIndexOf(MARKER);
-  const beginning = rendered.slice(0, Math.max(end, 0));
-  if (end === -1 || !beginning.includes(strip(text))) {
+  const markerStart = rendered.lastIndexOf(MARKER);
+  const prompt = rendered.slice(0, Math.max(markerStart, 0));
+  if (markerStart === -1 || !prompt.includes(strip(text))) {
     throw new ArgumentError(
       "`continue_final_message` is set, but the chat template does not show the last message as it is, so that it cannot be continued",
       { param: "continue_final_message" },
     );
   }
-  return rendered.startsWith(`${MARKER} `, end) ? beginning : strip(beginning, "right");
+  const keepsSpace = rendered.startsWith(`${MARKER} `, markerStart);
+  return keepsSpace ? prompt : strip(prompt, "right");
 }

@@ -1,5 +1,9 @@
-/** Rendering of messages to prompt ids: the chat template, then the encoder, with remembered ids for turns that were sampled here. */
+/**
+ * Rendering of messages to prompt ids: the chat template, then the encoder, with remembered ids for turns that were sampled here (splicing).
+ * `renderPrompt` finds the ids that `rememberTurn` has stored at the end of an earlier request.
+ */
 import { ArgumentError } from "../../../base/errors.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 import type { ChatMessage, ChatTokenizer, EncodeOptions } from "../../../text/tokenizer/index.ts";
 import type { PromptRequest } from "../request/prompt-request.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
@@ -14,10 +18,10 @@ export interface RenderedPrompt {
   readonly isWhole: boolean;
 }
 
-/** Location of remembered ids: the memory of one API key and the model within it. */
+/** Location of remembered ids: the memory of one principal, and the scope within it. */
 export interface SplicePoint {
   readonly memory: SampledIds;
-  /** Model without its step: a turn sampled at step 3 is reused at step 4. */
+  /** Conversation and model, without the model's step: a turn sampled at step 3 is reused at step 4. */
   readonly scope: string;
 }
 
@@ -49,17 +53,16 @@ const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
 
 /** Returns the texts of the tokens that end a turn. */
 export function terminatorsOf(tokenizer: ChatTokenizer): readonly string[] {
-  let texts = terminatorCache.get(tokenizer);
-  if (texts === undefined)
-    terminatorCache.set(tokenizer, (texts = tokenizer.eosTokenIds.map((id) => tokenizer.tokenText(id)).filter((text) => text !== "")));
-  return texts;
+  return getOrInsert(terminatorCache, tokenizer, () =>
+    tokenizer.eosTokenIds.map((id) => tokenizer.tokenText(id)).filter((text) => text !== ""),
+  );
 }
 
-/** Returns `a` followed by `b`. */
-function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
-  const ids = new Int32Array(a.length + b.length);
-  ids.set(a);
-  ids.set(b, a.length);
+/** Returns `prefix` followed by `suffix`. */
+function concatenate(prefix: Int32Array, suffix: ArrayLike<number>): Int32Array {
+  const ids = new Int32Array(prefix.length + suffix.length);
+  ids.set(prefix);
+  ids.set(suffix, prefix.length);
   return ids;
 }
 
@@ -67,27 +70,29 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
  * Renders and encodes the prompt of a request.
  *
  * An assistant turn that was sampled here, under the same key and model and after the same beginning, gets exactly the sampled ids; the
- * rest is encoded. The prompt of a turn therefore starts with the previous turn's prompt and completion.
+ * text after it is encoded. The prompt of a turn therefore starts with the previous turn's prompt and completion.
  *
  * @throws ArgumentError `E_ARGUMENT` if the template rejects the conversation or renders an empty text, and for a text that must have more
  *   tokens than the context.
  */
 export async function renderPrompt(request: PromptRequest, { recent, namespace, splice, encoder }: RenderContext): Promise<RenderedPrompt> {
+  const hasAssistantTurn = request.messages.some((message) => message.role === "assistant");
   // Remembered ids include no tokens of a post-processor.
-  const mayBeKnown =
-    splice.memory.size > 0 && !request.addsSpecialTokens && request.messages.some((message) => message.role === "assistant");
+  const mayBeRemembered = splice.memory.size > 0 && !request.addsSpecialTokens && hasAssistantTurn;
   // A conversation with an assistant turn is usually sent once; a first turn is sent by every request of a group, so it is cached.
-  if (!mayBeKnown) {
+  if (!mayBeRemembered) {
     const { text, ids } = await recent.render(encoder, request, namespace);
     return { text, ids: notEmpty(ids.slice()), isWhole: true };
   }
   const text = await encoder.render(request);
-  const known = splice.memory.find(splice.scope, text, terminatorsOf(encoder.tokenizer));
-  // Remembered ids end with the token that closed their turn.
-  const rest = await (known === null ? encoder.encode(text, request) : encoder.encode(text.slice(known.length), request, "token"));
-  return { text, ids: notEmpty(known === null ? rest : joined(known.ids, rest)), isWhole: true };
+  const remembered = splice.memory.find(splice.scope, text, terminatorsOf(encoder.tokenizer));
+  if (remembered === null) return { text, ids: notEmpty(await encoder.encode(text, request)), isWhole: true };
+  // Remembered ids end with a token of their turn, so that the text after them follows a token.
+  const suffixIds = await encoder.encode(text.slice(remembered.length), request, "token");
+  return { text, ids: notEmpty(concatenate(remembered.ids, suffixIds)), isWhole: true };
 }
 
+/** Returns the ids. @throws ArgumentError `E_ARGUMENT` for an empty prompt. */
 function notEmpty(ids: Int32Array): Int32Array {
   if (ids.length === 0)
     throw new ArgumentError("The chat template rendered these messages to an empty prompt; send at least one message with text", {
@@ -111,7 +116,12 @@ export interface FinishedTurn {
   readonly rewritten: readonly (readonly [ChatMessage, ...ChatMessage[]])[];
 }
 
-/** Remembers the ids of a turn, for a later request that contains its message. */
+/**
+ * Remembers the ids of prompt and turn under every text as which a later request may contain them. Does nothing for a prompt that no later
+ * request renders.
+ *
+ * @throws Any error of the template, which may reject a message of the model.
+ */
 export async function rememberTurn(
   encoder: PromptEncoder,
   request: PromptRequest,
@@ -122,13 +132,12 @@ export async function rememberTurn(
   const { tokenizer } = encoder;
   // Later requests render with the model's own template, so a prompt that was truncated or rendered otherwise cannot match.
   if (!prompt.isWhole || request.addsSpecialTokens || request.template !== null) return;
-  const terminators = terminatorsOf(tokenizer);
-  const closing = turn.closedBy === null ? null : tokenizer.tokenText(turn.closedBy);
-  const entry = { ids: joined(prompt.ids, turn.ids), isClosed: closing !== null };
+  const isClosed = turn.closedBy !== null;
+  // The template closes a turn that was cut short with any one of the end tokens.
+  const turnTerminators = turn.closedBy === null ? terminatorsOf(tokenizer) : [tokenizer.tokenText(turn.closedBy)];
+  const entry = { ids: concatenate(prompt.ids, turn.ids), isClosed };
   if (turn.rewritten.length === 0) {
-    // The template will close a turn that was cut short with any one of the end tokens.
-    for (const terminator of closing === null ? terminators : [closing])
-      splice.memory.remember(splice.scope, prompt.text + turn.text + terminator, entry);
+    for (const terminator of turnTerminators) splice.memory.remember(splice.scope, prompt.text + turn.text + terminator, entry);
     return;
   }
   for (const messages of turn.rewritten) {
@@ -139,24 +148,24 @@ export async function rememberTurn(
       continuesFinalMessage: false,
     });
     if (!rendered.startsWith(prompt.text)) continue;
-    for (const tail of endingsOf(rendered.slice(prompt.text.length), closing === null ? terminators : [closing], messages.length))
-      splice.memory.remember(splice.scope, prompt.text + tail, entry);
+    const renderedMessages = { text: rendered.slice(prompt.text.length), count: messages.length };
+    for (const turnText of turnTextsOf(renderedMessages, turnTerminators))
+      splice.memory.remember(splice.scope, prompt.text + turnText, entry);
   }
 }
 
 /**
  * Returns the texts as which a turn may be rendered in a later request, each up to and including a terminator.
  *
- * @param tail - Rendered text of the turn and of the messages after it.
- * @param count - Number of messages in `tail`, the turn included.
+ * @param rendered - Rendered text of the turn and of the messages after it, and the number of these messages, the turn included.
  * @param terminators - Texts that may end the turn.
  */
-function endingsOf(tail: string, terminators: readonly string[], count: number): string[] {
-  const terminator = terminators.find((text) => tail.includes(text));
+function turnTextsOf({ text, count }: { readonly text: string; readonly count: number }, terminators: readonly string[]): string[] {
+  const terminator = terminators.find((each) => text.includes(each));
   // Templates without an end of messages end a turn with the header of the next message.
-  if (terminator === undefined) return count === 1 ? terminators.map((text) => tail + text) : [];
-  if (count === 1) return [tail.slice(0, tail.lastIndexOf(terminator) + terminator.length)];
-  const [turn = "", ...rest] = tail.split(terminator);
-  // A text may spell the terminator; the end of the turn is then unknown.
-  return rest.length === count ? [turn + terminator] : [];
+  if (terminator === undefined) return count === 1 ? terminators.map((each) => text + each) : [];
+  if (count === 1) return [text.slice(0, text.lastIndexOf(terminator) + terminator.length)];
+  const [turnText = "", ...laterTexts] = text.split(terminator);
+  // If a message spells the terminator, the end of the turn is unknown.
+  return laterTexts.length === count ? [turnText + terminator] : [];
 }

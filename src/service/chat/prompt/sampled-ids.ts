@@ -6,10 +6,11 @@
  */
 import { createHash, type Hash } from "node:crypto";
 import { Lru } from "../../../base/util/lru.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 import type { Principal } from "../../http/principal.ts";
 
 /** Ids of a conversation up to and including an assistant turn. */
-interface Remembered {
+interface RememberedIds {
   readonly ids: Int32Array;
   /** Whether `ids` include the token that closes the turn; false for a turn cut short by the token limit or a stop string. */
   readonly isClosed: boolean;
@@ -22,21 +23,21 @@ export interface KnownPrefix {
   readonly length: number;
 }
 
-/** Ends of turns that are looked up in one text, counted from the end; each costs a digest. */
+/** Max ends of turns that are looked up in one text, the last ones; each costs a digest. */
 const MAX_CANDIDATES = 1024;
 
 /** Memory of an entry besides its ids: a digest, a map slot and an object. */
 const ENTRY_OVERHEAD_BYTES = 160;
 
 /** Returns the hash with which every digest of a scope begins. */
-function start(scope: string): Hash {
+function hashOfScope(scope: string): Hash {
   // The length keeps a scope from running into the text that follows.
   return createHash("sha256").update(`${scope.length}:${scope}`);
 }
 
 /** Least-recently-used memory with a budget in bytes. Each principal has its own, so that no ids cross keys. */
 export class SampledIds {
-  readonly #entries: Lru<string, Remembered>;
+  readonly #entries: Lru<string, RememberedIds>;
 
   /** @param budgetBytes - Maximum size of all entries; the least recently used entries are dropped first. */
   constructor(budgetBytes: number) {
@@ -56,43 +57,46 @@ export class SampledIds {
   /**
    * Records that `text` consists of `ids`.
    *
-   * @param scope - The model, without its step.
-   * @param text - The conversation as the template renders it, up to and including `terminator`.
+   * @param scope - Conversation and model, see `SplicePoint.scope`.
+   * @param text - The conversation as the template renders it, up to and including the text of a token that ends a turn (terminator).
    * @param entry - `ids` of all of `text`, or with `isClosed` false, of `text` without the terminator. Taken, not copied.
    */
-  remember(scope: string, text: string, entry: Remembered): void {
-    this.#entries.set(start(scope).update(text).digest("base64"), entry, entry.ids.byteLength + ENTRY_OVERHEAD_BYTES);
+  remember(scope: string, text: string, entry: RememberedIds): void {
+    const key = hashOfScope(scope).update(text).digest("base64");
+    this.#entries.set(key, entry, entry.ids.byteLength + ENTRY_OVERHEAD_BYTES);
   }
 
   /**
    * Returns the longest remembered prefix of `text`; null if none is remembered.
    *
-   * @param scope - The model, without its step.
+   * @param scope - As for {@link remember}.
    * @param text - The conversation as the template renders it.
    * @param terminators - Texts of the tokens that end a turn: every remembered text ends with one of them.
    */
   find(scope: string, text: string, terminators: readonly string[]): KnownPrefix | null {
-    const ends: { readonly end: number; readonly terminator: string }[] = [];
-    for (const terminator of terminators) {
-      for (let at = text.indexOf(terminator); at !== -1; at = text.indexOf(terminator, at + terminator.length))
-        ends.push({ end: at + terminator.length, terminator });
-    }
-    ends.sort((a, b) => a.end - b.end);
-    // The earliest candidates may be any text that spells a terminator; turns that end after them are still found.
-    ends.splice(0, ends.length - MAX_CANDIDATES);
     // One pass over the text serves all candidates: each digest continues the previous one.
-    const hash = start(scope);
-    let hashed = 0;
-    let found: KnownPrefix | null = null;
-    for (const { end, terminator } of ends) {
-      hash.update(text.slice(hashed, end));
-      hashed = end;
+    const hash = hashOfScope(scope);
+    let hashedLength = 0;
+    let longest: KnownPrefix | null = null;
+    for (const { end, terminator } of turnEnds(text, terminators)) {
+      hash.update(text.slice(hashedLength, end));
+      hashedLength = end;
       const entry = this.#entries.get(hash.copy().digest("base64"));
       if (entry === undefined) continue;
-      found = { ids: entry.ids, length: entry.isClosed ? end : end - terminator.length };
+      longest = { ids: entry.ids, length: entry.isClosed ? end : end - terminator.length };
     }
-    return found;
+    return longest;
   }
+}
+
+/** Returns the last {@link MAX_CANDIDATES} ends of terminators in a text, in order. Earlier ones may be any text that spells a terminator. */
+function turnEnds(text: string, terminators: readonly string[]): { readonly end: number; readonly terminator: string }[] {
+  const ends: { readonly end: number; readonly terminator: string }[] = [];
+  for (const terminator of terminators) {
+    for (let start = text.indexOf(terminator); start !== -1; start = text.indexOf(terminator, start + terminator.length))
+      ends.push({ end: start + terminator.length, terminator });
+  }
+  return ends.sort((a, b) => a.end - b.end).slice(-MAX_CANDIDATES);
 }
 
 /** Memories of all principals; each is created at the first request of its principal. */
@@ -107,8 +111,6 @@ export class SampledIdsByPrincipal {
 
   /** Returns the memory of a principal. */
   of({ id }: Pick<Principal, "id">): SampledIds {
-    let memory = this.#memories.get(id);
-    if (memory === undefined) this.#memories.set(id, (memory = new SampledIds(this.#budgetBytes)));
-    return memory;
+    return getOrInsert(this.#memories, id, () => new SampledIds(this.#budgetBytes));
   }
 }
