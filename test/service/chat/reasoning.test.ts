@@ -91,6 +91,6 @@ test.prop([fc.array(piece, { maxLength: 8 }), fc.infiniteStream(fc.integer({ min
       content += part.content;
       at += size;
     }
-    expect({ reasoning: reasoning + stream.rest(), content }).toEqual(splitReasoning(text));
+    expect({ reasoning: reasoning + stream.takeHeldText(), content }).toEqual(splitReasoning(text));
   },
 );

@@ -148,7 +148,7 @@ describe("tool calls in the text", () => {
         content += stream.push(text.slice(at, at + size));
         at += size;
       }
-      if (plain.toolCalls.length === 0) content += stream.rest();
+      if (plain.toolCalls.length === 0) content += stream.takeHeldText();
       expect(content).toBe(plain.content);
     },
   );

@@ -1,8 +1,8 @@
-/** Streamed answers, as chunks and as the server-sent events that carry them. */
+/** Streamed answers of chat completions, as chunks (`ChunkSource`) and as the server-sent events that carry them. */
 import { createParser } from "eventsource-parser";
 import type { ChatCompletionChunk, ErrorBody } from "../../../base/schema/index.ts";
 
-/** Chunks of a stream since the batch before. */
+/** Chunks that a stream has generated since the previous batch. */
 export interface ChunkBatch {
   readonly chunks: readonly ChatCompletionChunk[];
   /** Error that ends the stream after the chunks; null for none. */
@@ -29,12 +29,12 @@ export interface AnswerStream {
 const DONE = "data: [DONE]\n\n";
 const encoder = new TextEncoder();
 
-/** Returns the answer with these chunks. */
+/** Returns the answer with the chunks of a source; its events are made of them. */
 export function chunkStream(source: ChunkSource): AnswerStream {
   return { chunks: () => source, events: () => eventsOf(source) };
 }
 
-/** Returns the answer with these server-sent events, which stay unchanged unless they are read as chunks. */
+/** Returns the answer with server-sent events, which stay unchanged unless they are read as chunks. */
 export function eventStream(events: ReadableStream<Uint8Array>): AnswerStream {
   return { chunks: () => new ChunkReader(events), events: () => events };
 }
@@ -68,7 +68,8 @@ function eventsOf(source: ChunkSource): ReadableStream<Uint8Array> {
 class ChunkReader implements ChunkSource {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #decoder = new TextDecoder();
-  readonly #parser = createParser({ onEvent: ({ data }) => this.#take(data) });
+  readonly #parser = createParser({ onEvent: ({ data }) => this.#addEvent(data) });
+  /** Chunks of the next batch. */
   #chunks: ChatCompletionChunk[] = [];
   #failure: ErrorBody | null = null;
 
@@ -76,7 +77,7 @@ class ChunkReader implements ChunkSource {
     this.#reader = events.getReader();
   }
 
-  #take(data: string): void {
+  #addEvent(data: string): void {
     // The end of the bytes ends the stream; `[DONE]` adds nothing. Events after an error are ignored.
     if (data === "[DONE]" || this.#failure !== null) return;
     const event = JSON.parse(data) as ChatCompletionChunk | ErrorBody;

@@ -18,7 +18,10 @@ import { isMultiple } from "../../../text/grammar/compile/schema/multiples.ts";
 /** Maximum duration of one validation, in milliseconds; a limit is needed because patterns may backtrack. */
 const MAX_VALIDATION_MS = 1000;
 
-/** Compiles a pattern with the flag `u`, or without it if the pattern has escapes that the flag forbids. */
+/**
+ * Compiles a pattern with the flag `u`, or without it if the pattern has escapes that the flag forbids. Ajv needs the member `code` for
+ * validators that it writes as source text, which this module does not do.
+ */
 const regExp = Object.assign(
   (pattern: string): RegExp => {
     try {
@@ -30,7 +33,7 @@ const regExp = Object.assign(
   { code: "" },
 );
 
-/** Whether a text is a regular expression with the flag `u`: without the flag, unknown escapes would be letters. */
+/** Whether a text is a regular expression with the flag `u`. Without the flag, unknown escapes would be valid. */
 function isRegExp(text: string): boolean {
   try {
     return new RegExp(text, "u") instanceof RegExp;
@@ -43,21 +46,40 @@ function isRegExp(text: string): boolean {
 const validators = new Lru<string, ValidateFunction>({ maxEntries: 64, maxWeight: 4_000_000 });
 
 /**
- * Returns the validator of a schema, which is given as JSON.
+ * Returns the cached or new validator of a schema, which is given as JSON.
  *
  * @param schema - The schema.
- * @param isTracking - Whether ajv tracks evaluated members and items, which only `unevaluatedProperties` and `unevaluatedItems` need. If
- *   false, both keywords are ignored.
+ * @param options.tracksEvaluated - Whether ajv tracks evaluated members and items, which only `unevaluatedProperties` and
+ *   `unevaluatedItems` need. If false, both keywords are ignored. @default whether the schema has one of them
  * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot compile.
  */
-function validatorOf(schema: string, isTracking = schema.includes('"unevaluated')): ValidateFunction {
-  const key = isTracking ? schema : `untracked ${schema}`;
+function validatorOf(schema: string, { tracksEvaluated = schema.includes('"unevaluated') } = {}): ValidateFunction {
+  const key = tracksEvaluated ? schema : `untracked ${schema}`;
   const known = validators.get(key);
   if (known !== undefined) return known;
+  const {
+    $schema: _schema,
+    $id: _id,
+    id: _oldId,
+    ...latest
+  } = toLatestDraftDeep(JSON.parse(schema) as SchemaObject) as Record<string, unknown>;
+  const ajv = createAjv(tracksEvaluated);
+  try {
+    const validator = ajv.compile(latest);
+    validators.set(key, validator, key.length);
+    return validator;
+  } catch (cause) {
+    const problem = messageOf(cause);
+    throw new ArgumentError(`The schema cannot be validated, which some of its keywords need: ${problem.slice(0, 300)}`, { cause });
+  }
+}
+
+/** Creates ajv with the differences from its defaults that the head of this file lists. */
+function createAjv(tracksEvaluated: boolean): Ajv2020 {
   const ajv = new Ajv2020({ strict: false, meta: false, validateSchema: false, logger: false, code: { regExp, optimize: false } });
   ajvFormats.default(ajv);
   ajv.addFormat("regex", isRegExp);
-  if (!isTracking) {
+  if (!tracksEvaluated) {
     ajv.opts.unevaluated = false;
     ajv.removeKeyword("unevaluatedProperties").removeKeyword("unevaluatedItems");
   }
@@ -69,20 +91,7 @@ function validatorOf(schema: string, isTracking = schema.includes('"unevaluated'
     validate: (divisor: number, value: number) => isMultiple(value, divisor),
     error: { message: ({ schemaCode }) => `must be multiple of ${String(schemaCode)}` },
   });
-  const {
-    $schema: _schema,
-    $id: _id,
-    id: _oldId,
-    ...latest
-  } = toLatestDraftDeep(JSON.parse(schema) as SchemaObject) as Record<string, unknown>;
-  try {
-    const validator = ajv.compile(latest);
-    validators.set(key, validator, key.length);
-    return validator;
-  } catch (cause) {
-    const problem = messageOf(cause);
-    throw new ArgumentError(`The schema cannot be validated, which some of its keywords need: ${problem.slice(0, 300)}`, { cause });
-  }
+  return ajv;
 }
 
 /**
@@ -111,6 +120,7 @@ function runWithTimeout(run: () => boolean): boolean | null {
   }
 }
 
+/** Returns the description of a validation error: the path of the value, the problem and the keyword. */
 function shownError({ instancePath, message, keyword }: ErrorObject): string {
   return `${instancePath === "" ? "the value" : instancePath} ${message ?? "does not fit"} (\`${keyword}\`)`;
 }
@@ -130,7 +140,7 @@ export function violationOf(schema: string, text: string): string | null {
   } catch (error) {
     // Ajv's tracking of evaluated members throws for some schemas with both `patternProperties` and `anyOf`.
     if (!(error instanceof TypeError)) throw error;
-    validator = validatorOf(schema, false);
+    validator = validatorOf(schema, { tracksEvaluated: false });
     isValid = runWithTimeout(() => validator(value));
   }
   if (isValid === null) return `the validation took more than ${MAX_VALIDATION_MS} ms`;

@@ -1,4 +1,7 @@
-/** JSON of a response that is not streamed. It contains every field of the wire format, null where there is no value. */
+/**
+ * Conversion of generated choices to a response that is not streamed: as an object (`toCompletion`), or as pieces of its JSON
+ * (`completionPieces`). Both contain every field of the wire format, null where there is no value. Streams use the parts of this file, too.
+ */
 import type { ChatCompletion } from "../../../base/schema/index.ts";
 import { splitReasoning } from "../text/reasoning.ts";
 import { parseToolCalls, type ParsedToolCall } from "../text/tool-calls.ts";
@@ -76,11 +79,12 @@ export function parseMessage(
 ): ChoiceMessage {
   const { shouldParseToolCalls, parallelToolCalls } = request;
   const { reasoning, content: answer } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
-  const { content, toolCalls } =
-    forcedCalls?.read(index, answer, closedBy !== null) ??
-    (shouldParseToolCalls ? parseToolCalls(answer) : { content: answer, toolCalls: [] });
+  const parseFreeText = () => (shouldParseToolCalls ? parseToolCalls(answer) : { content: answer, toolCalls: [] });
+  const { content, toolCalls } = forcedCalls?.read(index, answer, closedBy !== null) ?? parseFreeText();
+  // Forced calls have empty content; in any other parsed text, empty content is null.
+  const isNull = content === "" && forcedCalls === null && (toolCalls.length > 0 || shouldParseReasoning);
   return {
-    content: content === "" && forcedCalls === null && (toolCalls.length > 0 || shouldParseReasoning) ? null : content,
+    content: isNull ? null : content,
     reasoning: reasoning === "" ? null : reasoning,
     toolCalls: parallelToolCalls ? toolCalls : toolCalls.slice(0, 1),
   };
@@ -90,7 +94,7 @@ export function parseMessage(
  * Returns the finish reason of a choice: `tool_calls` if its whole text has tool calls, else the reason for its end. Two kinds of forced
  * calls also keep the reason for the end: calls that were cut short, and the call of a function that the request names.
  *
- * @param end - Reason for the end of the choice.
+ * @param choice - The choice, with the reason for its end.
  * @param toolCalls - Tool calls of the whole text.
  * @param forced - Parser of forced calls; null if the request forces none.
  */
@@ -99,8 +103,9 @@ export function finishReason(
   toolCalls: readonly ParsedToolCall[],
   forced: ForcedCalls | null,
 ): "stop" | "length" | "repetition" | "tool_calls" {
-  if (toolCalls.length === 0 || (forced !== null && (forced.name !== null || reason !== "stop"))) return reason;
-  return "tool_calls";
+  const isCutShort = forced !== null && reason !== "stop";
+  const isNamedFunction = forced !== null && forced.name !== null;
+  return toolCalls.length === 0 || isCutShort || isNamedFunction ? reason : "tool_calls";
 }
 
 /** Returns a choice in the wire format. */
@@ -120,12 +125,12 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
     finish_reason: finishReason(choice, message.toolCalls, options.forcedCalls),
     stop_reason: choice.stopReason,
     token_ids: options.request.returnTokenIds ? choice.ids : null,
-    // Last, as `completionPieces` writes it.
+    // Last, because `completionPieces` writes it after all other members.
     logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
   };
 }
 
-/** Returns the token counts of all choices together. */
+/** Returns the token counts of all choices together. The cached tokens are those of the first choice, which computes the prompt. */
 function usageOf(choices: readonly GeneratedChoice[], options: ShapeOptions) {
   const count = choices.reduce((sum, choice) => sum + choice.ids.length, 0);
   return { ...toUsage(options.promptIds.length, count), prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options) };
@@ -165,13 +170,15 @@ const PIECE_ENTRIES = 256;
 /** Yields a JSON array in pieces. */
 function* listPieces(entries: readonly unknown[]): Generator<string> {
   yield "[";
-  for (let start = 0; start < entries.length; start += PIECE_ENTRIES)
-    yield `${start === 0 ? "" : ","}${JSON.stringify(entries.slice(start, start + PIECE_ENTRIES)).slice(1, -1)}`;
+  for (let start = 0; start < entries.length; start += PIECE_ENTRIES) {
+    const withoutBrackets = JSON.stringify(entries.slice(start, start + PIECE_ENTRIES)).slice(1, -1);
+    yield `${start === 0 ? "" : ","}${withoutBrackets}`;
+  }
   yield "]";
 }
 
 /**
- * Yields the JSON of {@link toCompletion} in pieces: many choices with log-probabilities make a text of hundreds of megabytes.
+ * Yields the JSON of {@link toCompletion} in pieces, byte for byte: many choices with log-probabilities make a text of hundreds of megabytes.
  *
  * @param messages - Shape `[n]`, one per choice.
  */
@@ -184,8 +191,8 @@ export function* completionPieces(
   const { id, created, model } = head;
   yield `${JSON.stringify({ id, object: "chat.completion", created, model }).slice(0, -1)},"choices":[`;
   for (const [index, [choice, message]] of zip(choices, messages).entries()) {
-    const { logprobs, ...rest } = toWireChoice(choice, message, options);
-    yield `${index === 0 ? "" : ","}${JSON.stringify(rest).slice(0, -1)},"logprobs":`;
+    const { logprobs, ...otherMembers } = toWireChoice(choice, message, options);
+    yield `${index === 0 ? "" : ","}${JSON.stringify(otherMembers).slice(0, -1)},"logprobs":`;
     if (logprobs === null) yield "null}";
     else {
       yield '{"content":';
@@ -202,15 +209,14 @@ export function* completionPieces(
 }
 
 /**
- * Returns the number of log-probabilities in a response, with alternatives and the prompt's. Counts for every token the alternatives of the
+ * Estimates the number of log-probabilities in a response, of output and prompt. Assumes that each token has as many alternatives as the
  * first one.
  */
 export function countLogprobs(choices: readonly GeneratedChoice[]): number {
-  return choices.reduce(
-    (sum, { logprobs, promptTokens }) =>
-      sum +
-      (logprobs?.length ?? 0) * (1 + (logprobs?.[0]?.top_logprobs.length ?? 0)) +
-      (promptTokens?.length ?? 0) * (1 + (promptTokens?.[0]?.top.length ?? 0)),
-    0,
-  );
+  let count = 0;
+  for (const { logprobs, promptTokens } of choices) {
+    count += (logprobs?.length ?? 0) * (1 + (logprobs?.[0]?.top_logprobs.length ?? 0));
+    count += (promptTokens?.length ?? 0) * (1 + (promptTokens?.[0]?.top.length ?? 0));
+  }
+  return count;
 }

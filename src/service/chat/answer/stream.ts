@@ -1,4 +1,7 @@
-/** Chunks of a chat completion, generated on demand at the rate of the reader. */
+/**
+ * Chunks of a chat completion, generated on demand at the rate of the reader. `ChatService` adds the output (`push`, `conclude`,
+ * `pushChoice`, `fail`), and the route reads it (`next`, `cancel`).
+ */
 import type { ChatCompletionChunk, ErrorBody } from "../../../base/schema/index.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "../generate/generate.ts";
 import type { WireLogprob } from "../generate/logprobs.ts";
@@ -26,7 +29,7 @@ interface PendingChoice {
   toolCalls: readonly ParsedToolCall[];
   /** Parser of forced tool calls; null if the request forces none. */
   readonly forced: ForcedCallStream | null;
-  /** Pieces of forced tool calls. */
+  /** Pieces of forced tool calls since the last chunk. */
   calls: CallDelta[];
   /** Reasoning since the last chunk. */
   reasoning: string;
@@ -34,6 +37,7 @@ interface PendingChoice {
   text: string;
   /** Token ids since the last chunk. */
   ids: number[];
+  /** Log-probabilities since the last chunk. */
   logprobs: WireLogprob[];
   /** Reason for the end; null before the last token. */
   end: ChoiceEnd | null;
@@ -41,6 +45,13 @@ interface PendingChoice {
   count: number;
   /** Whether the last chunk was made. */
   isFinished: boolean;
+}
+
+/** Output of a choice since its last chunk. */
+interface NewOutput extends Pick<PendingChoice, "text" | "ids"> {
+  /** Members of the delta for reasoning and forced calls; absent without output. */
+  readonly members: { readonly reasoning?: string; readonly tool_calls?: readonly CallDelta[] };
+  readonly logprobs: { readonly content: readonly WireLogprob[] } | null;
 }
 
 /** Returns the pieces of tool calls as one member of a delta, with adjacent pieces of the same call joined. */
@@ -83,8 +94,8 @@ export class CompletionStream implements ChunkSource {
   #nextChoice = 0;
   /** Whether there may be output that no batch contains yet. */
   #hasOutput = false;
-  /** Resolves the pending call of {@link next}; null without one. */
-  #waiting: ((batch: ChunkBatch) => void) | null = null;
+  /** Resolves the pending call of {@link next}; null without a waiting reader. */
+  #resolveNext: ((batch: ChunkBatch) => void) | null = null;
   /** Pending answer to the waiting reader. */
   #scheduled: NodeJS.Immediate | null = null;
 
@@ -111,7 +122,7 @@ export class CompletionStream implements ChunkSource {
 
   next(): Promise<ChunkBatch> {
     return new Promise((resolve) => {
-      this.#waiting = resolve;
+      this.#resolveNext = resolve;
       if (this.#hasOutput) this.#schedule();
     });
   }
@@ -119,8 +130,8 @@ export class CompletionStream implements ChunkSource {
   cancel(): Promise<void> {
     if (this.#scheduled !== null) clearImmediate(this.#scheduled);
     this.#scheduled = null;
-    this.#waiting?.({ chunks: [], failure: null, isLast: true });
-    this.#waiting = null;
+    this.#resolveNext?.({ chunks: [], failure: null, isLast: true });
+    this.#resolveNext = null;
     this.#options.onCancel();
     return Promise.resolve();
   }
@@ -134,7 +145,7 @@ export class CompletionStream implements ChunkSource {
   /** Adds one token to its choice. */
   push(token: GeneratedToken): void {
     const choice = this.#choices[token.index]!;
-    this.#read(choice, token.text);
+    this.#addText(choice, token.text);
     choice.ids.push(token.id);
     if (token.logprob !== null) choice.logprobs.push(token.logprob);
     choice.end = token.end;
@@ -145,7 +156,7 @@ export class CompletionStream implements ChunkSource {
   /** Adds a whole finished choice, which may have no tokens. */
   pushChoice({ index, text, ids, logprobs, finishReason, stopReason, closedBy }: GeneratedChoice): void {
     const choice = itemAt(this.#choices, index);
-    this.#read(choice, text);
+    this.#addText(choice, text);
     choice.ids = [...ids];
     choice.logprobs = [...(logprobs ?? [])];
     choice.count = ids.length;
@@ -154,7 +165,7 @@ export class CompletionStream implements ChunkSource {
   }
 
   /** Appends new text to a choice, split into reasoning, tool calls and content. */
-  #read(choice: PendingChoice, text: string): void {
+  #addText(choice: PendingChoice, text: string): void {
     const { reasoning, content } = choice.thoughts?.push(text) ?? { reasoning: "", content: text };
     choice.reasoning += reasoning;
     if (choice.forced === null) choice.text += choice.tools?.push(content) ?? content;
@@ -169,23 +180,23 @@ export class CompletionStream implements ChunkSource {
 
   #notify(): void {
     this.#hasOutput = true;
-    if (this.#waiting !== null) this.#schedule();
+    if (this.#resolveNext !== null) this.#schedule();
   }
 
   /** Answers the waiting reader at the end of the current turn of the event loop, so that one chunk covers all tokens of the turn. */
   #schedule(): void {
     this.#scheduled ??= setImmediate(() => {
       this.#scheduled = null;
-      const batch = this.#take();
+      const batch = this.#takeBatch();
       if (batch.chunks.length === 0 && !batch.isLast) return;
-      const resolve = this.#waiting!;
-      this.#waiting = null;
+      const resolve = this.#resolveNext!;
+      this.#resolveNext = null;
       resolve(batch);
     });
   }
 
   /** Returns a batch of the output since the last one, choice by choice until the batch is full. */
-  #take(): ChunkBatch {
+  #takeBatch(): ChunkBatch {
     this.#hasOutput = false;
     if (this.#failure !== null) return { chunks: [], failure: this.#failure, isLast: true };
     const chunks: ChatCompletionChunk[] = [];
@@ -214,6 +225,7 @@ export class CompletionStream implements ChunkSource {
     return chunk as unknown as ChatCompletionChunk;
   }
 
+  /** Returns the token counts with the number of output tokens of all choices, or of one choice for its chunks. */
   #usage(completionTokens: number): WireUsage {
     const details = toPromptDetails(this.#cachedTokens, this.#options);
     const usage = toUsage(this.#options.promptIds.length, completionTokens);
@@ -243,66 +255,75 @@ export class CompletionStream implements ChunkSource {
 
   /** Adds the chunks of a choice's output since its last chunk, unless all of it is held back. */
   #addChoice(chunks: ChatCompletionChunk[], index: number, choice: PendingChoice): void {
-    const { returnTokenIds } = this.#options.request;
-    const { end, ids, logprobs: entries, toolCalls } = choice;
-    let text = choice.text;
-    const { forced } = choice;
-    // A forced array of calls that was cut short before its first call is content.
-    if (end !== null && forced !== null && !forced.hasCalls) text += forced.rest();
-    const calls = forced === null ? {} : callsMember(choice.calls);
-    choice.calls = [];
-    if (end !== null) choice.reasoning += choice.thoughts?.rest() ?? "";
-    // Text held back as possible tool calls is content if it contains none.
-    if (end !== null && choice.tools !== null && toolCalls.length === 0) text += choice.tools.rest();
-    const reasoning = this.#options.request.includeReasoning && choice.reasoning !== "" ? { reasoning: choice.reasoning } : {};
-    choice.reasoning = "";
-    if (
-      end === null &&
-      text === "" &&
-      reasoning.reasoning === undefined &&
-      calls.tool_calls === undefined &&
-      entries.length === 0 &&
-      !returnTokenIds
-    ) {
-      // All text is held back: no chunk. The ids are counted already.
-      choice.ids = [];
-      return;
+    const output = this.#takeOutput(choice);
+    if (choice.end === null) this.#addPiece(chunks, index, choice, output);
+    else this.#addEnd(chunks, index, choice, choice.end, output);
+  }
+
+  /** Removes and returns the new output of a choice; at its end with the text that its parsers hold back. */
+  #takeOutput(choice: PendingChoice): NewOutput {
+    const { end, forced, tools, thoughts, toolCalls } = choice;
+    if (end !== null) {
+      // A forced array of calls that was cut short before its first call is content.
+      if (forced !== null && !forced.hasCalls) choice.text += forced.takeHeldText();
+      choice.reasoning += thoughts?.takeHeldText() ?? "";
+      // Text held back as possible tool calls is content if it contains none.
+      if (tools !== null && toolCalls.length === 0) choice.text += tools.takeHeldText();
     }
+    const reasoning = this.#options.request.includeReasoning && choice.reasoning !== "" ? { reasoning: choice.reasoning } : {};
+    const output = {
+      text: choice.text,
+      ids: choice.ids,
+      members: { ...reasoning, ...callsMember(choice.calls) },
+      logprobs: choice.logprobs.length > 0 ? { content: choice.logprobs } : null,
+    };
     choice.text = "";
+    choice.reasoning = "";
+    choice.calls = [];
     choice.ids = [];
     choice.logprobs = [];
-    const usage = this.#continuousUsage(choice.count);
-    const logprobs = entries.length > 0 ? { content: entries } : null;
-    const tokenIds = returnTokenIds ? ids : null;
-    if (end === null) {
-      const delta = text === "" ? { ...reasoning, ...calls } : { ...reasoning, content: text };
-      chunks.push(this.#chunk([{ index, delta, logprobs, finish_reason: null, token_ids: tokenIds }], usage));
-      return;
-    }
+    return output;
+  }
+
+  /** Adds the chunk of a choice that continues; none if all its text is held back, unless the chunk has log-probabilities or ids. */
+  #addPiece(chunks: ChatCompletionChunk[], index: number, { count }: PendingChoice, { text, ids, members, logprobs }: NewOutput): void {
+    const { returnTokenIds } = this.#options.request;
+    if (text === "" && Object.keys(members).length === 0 && logprobs === null && !returnTokenIds) return;
+    const delta = text === "" ? members : { ...members, content: text };
+    const choice = { index, delta, logprobs, finish_reason: null, token_ids: returnTokenIds ? ids : null };
+    chunks.push(this.#chunk([choice], this.#continuousUsage(count)));
+  }
+
+  /** Adds the last chunks of a choice. The last one has its finish reason, log-probabilities and ids. */
+  #addEnd(chunks: ChatCompletionChunk[], index: number, choice: PendingChoice, end: ChoiceEnd, output: NewOutput): void {
     choice.isFinished = true;
+    const { toolCalls, forced } = choice;
+    const { text, members } = output;
+    const usage = this.#continuousUsage(choice.count);
     const add = (delta: object): void => {
       chunks.push(this.#chunk([{ index, delta, logprobs: null, finish_reason: null, token_ids: null }], usage));
     };
     const addLast = (delta: object, finish: string): void => {
-      const last = { finish_reason: finish, logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
+      const tokenIds = this.#options.request.returnTokenIds ? output.ids : null;
+      const last = { finish_reason: finish, logprobs: output.logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
       chunks.push(this.#chunk([{ index, delta, ...last }], usage));
     };
     const { forcedCalls } = this.#options;
     if (forcedCalls && forced?.hasCalls) {
       // As in vLLM, which does not know during a stream whether the array of calls will be complete.
-      addLast({ ...reasoning, ...calls }, forcedCalls.name === null ? "tool_calls" : end.finishReason);
+      addLast(members, forcedCalls.name === null ? "tool_calls" : end.finishReason);
       return;
     }
     const reason = finishReason(end, toolCalls, forcedCalls);
     if (toolCalls.length === 0) {
-      addLast({ ...reasoning, content: text }, reason);
+      addLast({ ...members, content: text }, reason);
       return;
     }
-    if (reasoning.reasoning !== undefined) add(reasoning);
+    if (Object.keys(members).length > 0) add(members);
     if (text !== "") add({ content: text });
-    for (const [at, { id, type, function: called }] of toolCalls.entries()) {
-      add({ tool_calls: [{ index: at, id, type, function: { name: called.name, arguments: "" } }] });
-      add({ tool_calls: [{ index: at, function: { arguments: called.arguments } }] });
+    for (const [call, { id, type, function: called }] of toolCalls.entries()) {
+      add({ tool_calls: [{ index: call, id, type, function: { name: called.name, arguments: "" } }] });
+      add({ tool_calls: [{ index: call, function: { arguments: called.arguments } }] });
     }
     addLast({}, reason);
   }

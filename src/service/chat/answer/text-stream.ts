@@ -1,3 +1,4 @@
+/** Streaming of large responses that are made of pieces of text. */
 import { setImmediate } from "node:timers/promises";
 
 const encoder = new TextEncoder();

@@ -14,11 +14,33 @@ export interface FinishedOutput {
 
 /** Removes the texts of end tokens at the end of a text, which has them if the request includes stop tokens or ignores end tokens. */
 function withoutEndTokens(text: string, endTokens: OutputValidation["endTokens"]): string {
-  const ends = [...endTokens.values()].filter((end) => end !== "");
-  let rest = text;
-  for (let end = ends.find((each) => rest.endsWith(each)); end !== undefined; end = ends.find((each) => rest.endsWith(each)))
-    rest = rest.slice(0, -end.length);
-  return rest;
+  const endTexts = [...endTokens.values()].filter((endText) => endText !== "");
+  let remaining = text;
+  for (;;) {
+    const endText = endTexts.find((each) => remaining.endsWith(each));
+    if (endText === undefined) return remaining;
+    remaining = remaining.slice(0, -endText.length);
+  }
+}
+
+/** Part of an output that has a schema. */
+interface ValidatedPart {
+  /** JSON of the schema; undefined for a part that any text satisfies. */
+  readonly schema: string | undefined;
+  readonly text: string;
+  /** Name of the part for messages. */
+  readonly name: string;
+}
+
+/** Returns the parts of an output that have a schema: the arguments of each call, or the whole text. */
+function partsOf({ check, endTokens }: OutputValidation, { content, toolCalls }: FinishedOutput["message"]): ValidatedPart[] {
+  const calls = toolCalls.map(({ function: called }) => called);
+  if (check.kind === "calls") {
+    const schemas = new Map(check.schemas);
+    return calls.map(({ name, arguments: text }) => ({ schema: schemas.get(name), text, name: `the arguments of \`${name}\`` }));
+  }
+  const text = calls[0]?.arguments ?? content ?? "";
+  return [{ schema: check.schema, text: withoutEndTokens(text, endTokens), name: "the text" }];
 }
 
 /**
@@ -27,21 +49,14 @@ function withoutEndTokens(text: string, endTokens: OutputValidation["endTokens"]
  *
  * @throws {@link OutputError} `E_OUTPUT` for a text that violates its schema.
  */
-export async function validateOutput({ check, endTokens }: OutputValidation, { choice, message, validate }: FinishedOutput): Promise<void> {
-  const { index, text, ids } = choice;
-  if (!ids.some((id) => endTokens.has(id))) return;
-  const calls = message.toolCalls.map(({ function: called }) => called);
-  const schemas = new Map(check.kind === "calls" ? check.schemas : []);
-  const parts =
-    check.kind === "calls"
-      ? calls.map(({ name, arguments: given }) => ({ schema: schemas.get(name), part: given, name: `the arguments of \`${name}\`` }))
-      : [{ schema: check.schema, part: withoutEndTokens(calls[0]?.arguments ?? message.content ?? "", endTokens), name: "the text" }];
-  for (const { schema, part, name } of parts) {
-    const violation = schema === undefined ? null : await validate(schema, part);
+export async function validateOutput(validation: OutputValidation, { choice, message, validate }: FinishedOutput): Promise<void> {
+  if (!choice.ids.some((id) => validation.endTokens.has(id))) return;
+  for (const { schema, text, name } of partsOf(validation, message)) {
+    const violation = schema === undefined ? null : await validate(schema, text);
     if (violation === null) continue;
     throw new OutputError(
-      `Choice ${index} violates its schema, which its grammar enforces only in part: in ${name}, ${violation}. Send the request again with another seed, or leave the keyword out`,
-      text,
+      `Choice ${choice.index} violates its schema, which its grammar enforces only in part: in ${name}, ${violation}. Send the request again with another seed, or leave the keyword out`,
+      choice.text,
     );
   }
 }

@@ -5,13 +5,12 @@
 import { randomHex } from "../../../base/util/random-hex.ts";
 import { itemTexts, memberText } from "./json-members.ts";
 import type { ParsedText, ParsedToolCall } from "./tool-calls.ts";
-import { isRecord, itemAt, parseJson } from "../../../base/util/values.ts";
+import { getOrInsert, isRecord, itemAt, parseJson } from "../../../base/util/values.ts";
 
-/** A piece of a tool call in a stream. */
+/** A piece of a tool call in a stream. The first piece of a call has `id`, `type` and `name`; the later ones have only arguments. */
 export interface CallDelta {
-  /** Index of the call. */
+  /** Index of the call in its choice. */
   readonly index: number;
-  /** Id of the call, set on its first piece only, as are `type` and `name`. */
   readonly id?: string;
   readonly type?: "function";
   readonly function: { readonly name?: string; readonly arguments: string };
@@ -23,9 +22,7 @@ const CALL_START = /^\s*(?:\[|\}\s*,)\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*
 /** Text after the arguments of the last call. */
 const ARRAY_END = /^\s*\}\s*\]/;
 
-/**
- * Whether a text is a complete array of calls: a text that was cut short, or found by beam search, which ignores grammars, may be anything.
- */
+/** Whether a text is a complete array of calls. A truncated text is not, and beam search, which ignores grammars, may find any text. */
 function holdsCalls(text: string): boolean {
   const value = parseJson(text);
   const isCall = (item: unknown): boolean => isRecord(item) && typeof item["name"] === "string" && "parameters" in item;
@@ -39,16 +36,14 @@ export class ForcedCalls {
   /** Ids by choice and call. */
   readonly #ids = new Map<string, string>();
 
+  /** @param name - Name of the function that the request names; null if the model chooses the functions. */
   constructor(name: string | null) {
     this.name = name;
   }
 
   /** Returns the id of a call, the same for streamed and whole responses. */
   idOf(choice: number, call: number): string {
-    const key = `${choice} ${call}`;
-    const known = this.#ids.get(key) ?? `chatcmpl-tool-${randomHex()}`;
-    this.#ids.set(key, known);
-    return known;
+    return getOrInsert(this.#ids, `${choice} ${call}`, () => `chatcmpl-tool-${randomHex()}`);
   }
 
   /**
@@ -59,17 +54,18 @@ export class ForcedCalls {
    * @param hasEndToken - Whether the text may end with the text of a stop token, which is dropped after a complete array.
    */
   read(choice: number, text: string, hasEndToken = false): ParsedText {
-    const called = (index: number, name: string, given: string): ParsedToolCall => ({
+    const toCall = (index: number, name: string, argumentsText: string): ParsedToolCall => ({
       id: this.idOf(choice, index),
       type: "function",
-      function: { name, arguments: given },
+      function: { name, arguments: argumentsText },
     });
-    if (this.name !== null) return { content: "", toolCalls: [called(0, this.name, text)] };
+    if (this.name !== null) return { content: "", toolCalls: [toCall(0, this.name, text)] };
     const array = hasEndToken ? this.#arrayOf(choice, text) : text;
     if (!holdsCalls(array)) return { content: text, toolCalls: [] };
-    const toolCalls = itemTexts(array).map((item, index) =>
-      called(index, JSON.parse(memberText(item, "name")!) as string, memberText(item, "parameters")!),
-    );
+    const toolCalls = itemTexts(array).map((item, index) => {
+      const name = JSON.parse(memberText(item, "name")!) as string;
+      return toCall(index, name, memberText(item, "parameters")!);
+    });
     return { content: "", toolCalls };
   }
 
@@ -77,9 +73,10 @@ export class ForcedCalls {
   #arrayOf(choice: number, text: string): string {
     const stream = this.stream(choice);
     stream.push(text);
-    const rest = stream.rest();
-    const end = ARRAY_END.exec(rest)?.[0];
-    return end === undefined ? text : text.slice(0, text.length - rest.length + end.length);
+    // The stream has taken all calls; the array's end and the end token remain.
+    const remainder = stream.takeHeldText();
+    const arrayEnd = ARRAY_END.exec(remainder)?.[0];
+    return arrayEnd === undefined ? text : text.slice(0, text.length - remainder.length + arrayEnd.length);
   }
 
   /** Returns a parser for text that arrives in pieces. */
@@ -93,11 +90,11 @@ export class ForcedCallStream {
   readonly #forced: ForcedCalls;
   readonly #choice: number;
   /** Text that is not yet known to be part of a call. */
-  #held = "";
+  #heldText = "";
   /** Number of calls begun. */
-  #calls = 0;
+  #callCount = 0;
   #isInArguments = false;
-  /** Nesting of brackets in the current arguments. */
+  /** Nesting of brackets in the current arguments; 0 outside of arguments. */
   #depth = 0;
   #isInString = false;
   #isEscaped = false;
@@ -109,63 +106,69 @@ export class ForcedCallStream {
 
   /** Whether a call has begun. */
   get hasCalls(): boolean {
-    return this.#calls > 0;
+    return this.#callCount > 0;
   }
 
   /** Adds text, and returns the pieces of calls that became certain. */
   push(text: string): CallDelta[] {
     const { name } = this.#forced;
     if (name !== null) {
-      if (this.#calls === 0) return [this.#start(name, text)];
+      if (this.#callCount === 0) return [this.#startCall(name, text)];
       return text === "" ? [] : [{ index: 0, function: { arguments: text } }];
     }
-    this.#held += text;
+    this.#heldText += text;
     const deltas: CallDelta[] = [];
     for (;;) {
       if (!this.#isInArguments) {
-        const start = CALL_START.exec(this.#held);
+        const start = CALL_START.exec(this.#heldText);
         if (start === null) return deltas;
-        this.#held = this.#held.slice(start[0].length);
+        this.#heldText = this.#heldText.slice(start[0].length);
         this.#isInArguments = true;
-        deltas.push(this.#start(JSON.parse(itemAt(start, 1)) as string, ""));
+        deltas.push(this.#startCall(JSON.parse(itemAt(start, 1)) as string, ""));
       }
-      const piece = this.#arguments();
-      if (piece !== "") deltas.push({ index: this.#calls - 1, function: { arguments: piece } });
+      const piece = this.#takeArguments();
+      if (piece !== "") deltas.push({ index: this.#callCount - 1, function: { arguments: piece } });
       if (this.#isInArguments) return deltas;
     }
   }
 
-  /** Returns the text that is held back, at the end of the stream. */
-  rest(): string {
-    const rest = this.#held;
-    this.#held = "";
-    return rest;
+  /** Removes and returns the text that is held back, at the end of the stream. */
+  takeHeldText(): string {
+    const text = this.#heldText;
+    this.#heldText = "";
+    return text;
   }
 
   /** Begins the next call, and returns its first piece. */
-  #start(name: string, given: string): CallDelta {
-    const index = this.#calls++;
-    return { index, id: this.#forced.idOf(this.#choice, index), type: "function", function: { name, arguments: given } };
+  #startCall(name: string, argumentsText: string): CallDelta {
+    const index = this.#callCount;
+    this.#callCount++;
+    return { index, id: this.#forced.idOf(this.#choice, index), type: "function", function: { name, arguments: argumentsText } };
   }
 
-  /** Removes the text of the current arguments from the held-back text, up to the closing bracket, and returns it. */
-  #arguments(): string {
+  /** Removes and returns the text of the current arguments from the held-back text, up to the bracket that closes them. */
+  #takeArguments(): string {
     let end = 0;
-    while (end < this.#held.length) {
-      const character = this.#held.charAt(end++);
-      if (this.#isEscaped) this.#isEscaped = false;
-      else if (this.#isInString) {
-        if (character === "\\") this.#isEscaped = true;
-        else if (character === '"') this.#isInString = false;
-      } else if (character === '"') this.#isInString = true;
-      else if (character === "{" || character === "[") this.#depth++;
-      else if ((character === "}" || character === "]") && --this.#depth === 0) {
-        this.#isInArguments = false;
-        break;
-      }
+    while (this.#isInArguments && end < this.#heldText.length) {
+      this.#scan(this.#heldText.charAt(end));
+      end++;
     }
-    const piece = this.#held.slice(0, end);
-    this.#held = this.#held.slice(end);
+    const piece = this.#heldText.slice(0, end);
+    this.#heldText = this.#heldText.slice(end);
     return piece;
+  }
+
+  /** Reads a character of the arguments, which end with the bracket that closes the first one. */
+  #scan(character: string): void {
+    if (this.#isEscaped) this.#isEscaped = false;
+    else if (this.#isInString) {
+      if (character === "\\") this.#isEscaped = true;
+      else if (character === '"') this.#isInString = false;
+    } else if (character === '"') this.#isInString = true;
+    else if (character === "{" || character === "[") this.#depth++;
+    else if (character === "}" || character === "]") {
+      this.#depth--;
+      this.#isInArguments = this.#depth !== 0;
+    }
   }
 }

@@ -1,5 +1,9 @@
-/** Reading and changing top-level members in the source text of JSON, where `JSON.parse` would lose digits or spelling. */
+/**
+ * Reading and changing top-level members in the source text of JSON, where `JSON.parse` would lose digits or spelling. All functions expect
+ * text that `JSON.parse` accepts; the functions without export find the bounds of strings, values and members in it.
+ */
 import { first, last } from "../../../base/util/values.ts";
+
 /** Returns the index just after the string that opens at `start`. */
 function skipString(json: string, start: number): number {
   let index = start + 1;
@@ -7,11 +11,11 @@ function skipString(json: string, start: number): number {
   return index + 1;
 }
 
-/** Returns the index just after the value that starts at `start`. */
+/** Returns the index just after the value that starts at `start`; for a number or literal, the index of the delimiter after it. */
 function skipValue(json: string, start: number): number {
   let depth = 0;
   let index = start;
-  for (; index < json.length;) {
+  while (index < json.length) {
     const character = json.charAt(index);
     if (character === '"') {
       index = skipString(json, index);
@@ -66,7 +70,8 @@ function* membersOf(json: string): Generator<Member> {
  */
 export function itemTexts(json: string): string[] {
   const items: string[] = [];
-  for (let index = json.indexOf("[") + 1; ;) {
+  let index = json.indexOf("[") + 1;
+  for (;;) {
     while (/[\s,]/.test(json[index] ?? "")) index++;
     const end = skipValue(json, index);
     if (end === index) return items;
@@ -107,10 +112,11 @@ export function memberSpan(json: string, name: string): { readonly start: number
  * @param text - The value's source text.
  */
 export function withMember(json: string, name: string, text: string): string {
-  const rest = withoutMember(json, name);
-  const open = rest.indexOf("{") + 1;
-  const isEmpty = /^\s*\}/.test(rest.slice(open));
-  return `${rest.slice(0, open)}${JSON.stringify(name)}:${text}${isEmpty ? "" : ","}${rest.slice(open)}`;
+  const otherMembers = withoutMember(json, name);
+  const afterBrace = otherMembers.indexOf("{") + 1;
+  const [head, tail] = [otherMembers.slice(0, afterBrace), otherMembers.slice(afterBrace)];
+  const isEmpty = /^\s*\}/.test(tail);
+  return `${head}${JSON.stringify(name)}:${text}${isEmpty ? "" : ","}${tail}`;
 }
 
 /** Returns the object without one member, including all its duplicates; every other byte is unchanged. */
@@ -118,17 +124,17 @@ export function withoutMember(json: string, name: string): string {
   const members = [...membersOf(json)];
   const lastKept = members.findLastIndex((member) => member.name !== name);
   let result = "";
-  let from = 0;
+  let copiedEnd = 0;
+  // A member before the last kept one is removed with the comma after it.
   for (const member of members.slice(0, lastKept + 1)) {
     if (member.name !== name) continue;
-    // One of the two commas around a member is removed with it: the following comma …
-    result += json.slice(from, member.start);
-    from = json.indexOf(",", member.end) + 1;
+    result += json.slice(copiedEnd, member.start);
+    copiedEnd = json.indexOf(",", member.end) + 1;
   }
+  // The members after the last kept one are removed with the comma before each.
   if (lastKept < members.length - 1) {
-    // … or for the last members the preceding comma.
-    result += json.slice(from, members[lastKept]?.end ?? first(members).start);
-    from = last(members).end;
+    result += json.slice(copiedEnd, members[lastKept]?.end ?? first(members).start);
+    copiedEnd = last(members).end;
   }
-  return result + json.slice(from);
+  return result + json.slice(copiedEnd);
 }

@@ -2,6 +2,7 @@
  * Parser of reasoning at the beginning of a generated text, up to `</think>`. The opening tag may be in the text, in the prompt, or
  * missing; a text without a closing tag is all reasoning.
  */
+import { openingSuffix } from "./tool-calls.ts";
 
 const OPEN = "<think>";
 const CLOSE = "</think>";
@@ -24,9 +25,13 @@ export interface ReasonedText {
  * @param terminators - Texts of the tokens that end a turn; text before the last of them is history.
  */
 export function hasEndedReasoning(prompt: string, terminators: readonly string[]): boolean {
-  const last = Math.max(...terminators.map((text) => prompt.lastIndexOf(text)), 0);
-  const close = prompt.lastIndexOf(CLOSE);
-  return close > last && close > prompt.lastIndexOf(OPEN);
+  const closeTag = prompt.lastIndexOf(CLOSE);
+  return closeTag > lastIndexOfAny(prompt, terminators) && closeTag > prompt.lastIndexOf(OPEN);
+}
+
+/** Returns the start of the last terminator in a prompt; 0 without one. */
+function lastIndexOfAny(prompt: string, terminators: readonly string[]): number {
+  return Math.max(...terminators.map((text) => prompt.lastIndexOf(text)), 0);
 }
 
 /**
@@ -37,8 +42,7 @@ export function hasEndedReasoning(prompt: string, terminators: readonly string[]
  * @param terminators - Texts of the tokens that end a turn; text before the last of them is history.
  */
 export function hasReasoningTags(prompt: string, text: string, terminators: readonly string[]): boolean {
-  const last = Math.max(...terminators.map((each) => prompt.lastIndexOf(each)), 0);
-  return text.includes(CLOSE) || prompt.lastIndexOf(OPEN) > last;
+  return text.includes(CLOSE) || prompt.lastIndexOf(OPEN) > lastIndexOfAny(prompt, terminators);
 }
 
 /**
@@ -60,38 +64,37 @@ export function splitReasoning(text: string): ReasonedText {
 /** Incremental variant of {@link splitReasoning}: the concatenated pieces equal its result for the whole text. */
 export class ReasoningStream {
   /** Text that may begin a tag, and is not returned yet. */
-  #held = "";
+  #heldText = "";
   /** Part of the text that the next piece belongs to. */
   #part: "start" | "reasoning" | "content" = "start";
 
   /** Adds text, and returns text that is certainly reasoning or content. */
   push(text: string): ReasonedText {
     if (this.#part === "content") return { reasoning: "", content: text };
-    this.#held += text;
+    this.#heldText += text;
     if (this.#part === "start") {
-      if (this.#held.length < OPEN.length && OPEN.startsWith(this.#held)) return { reasoning: "", content: "" };
-      if (this.#held.startsWith(OPEN)) this.#held = this.#held.slice(OPEN.length);
+      if (this.#heldText.length < OPEN.length && OPEN.startsWith(this.#heldText)) return { reasoning: "", content: "" };
+      if (this.#heldText.startsWith(OPEN)) this.#heldText = this.#heldText.slice(OPEN.length);
       this.#part = "reasoning";
     }
-    const end = this.#held.indexOf(CLOSE);
+    const end = this.#heldText.indexOf(CLOSE);
     if (end !== -1) {
-      const content = this.#held.slice(end + CLOSE.length);
-      const reasoning = this.#held.slice(0, end);
-      this.#held = "";
+      const content = this.#heldText.slice(end + CLOSE.length);
+      const reasoning = this.#heldText.slice(0, end);
+      this.#heldText = "";
       this.#part = "content";
       return { reasoning, content };
     }
-    let heldLength = Math.min(CLOSE.length - 1, this.#held.length);
-    while (!CLOSE.startsWith(this.#held.slice(this.#held.length - heldLength))) heldLength--;
-    const reasoning = this.#held.slice(0, this.#held.length - heldLength);
-    this.#held = this.#held.slice(this.#held.length - heldLength);
+    const certainLength = this.#heldText.length - openingSuffix(this.#heldText, CLOSE);
+    const reasoning = this.#heldText.slice(0, certainLength);
+    this.#heldText = this.#heldText.slice(certainLength);
     return { reasoning, content: "" };
   }
 
-  /** Returns the text that is held back, at the end of the stream; it is reasoning. */
-  rest(): string {
-    const rest = this.#held;
-    this.#held = "";
-    return rest;
+  /** Removes and returns the text that is held back, at the end of the stream; it is reasoning. */
+  takeHeldText(): string {
+    const text = this.#heldText;
+    this.#heldText = "";
+    return text;
   }
 }

@@ -26,10 +26,10 @@ export interface ParsedText {
 function parseCall(text: string): ParsedToolCall | null {
   const value = parseJson(text);
   if (!isRecord(value)) return null;
-  const { name, arguments: given } = value;
+  const { name, arguments: parsedArguments } = value;
   if (typeof name !== "string" || name === "") return null;
-  // A history with arguments other than an object could not be rendered when it is sent back.
-  if (given !== undefined && !isRecord(given)) return null;
+  // Chat templates cannot render other arguments than an object when the client sends the call back.
+  if (parsedArguments !== undefined && !isRecord(parsedArguments)) return null;
   return {
     id: `chatcmpl-tool-${randomHex()}`,
     type: "function",
@@ -48,24 +48,24 @@ function parseCall(text: string): ParsedToolCall | null {
  * ```
  */
 export function parseToolCalls(text: string): ParsedText {
-  const first = text.indexOf(OPEN);
-  if (first === -1) return { content: text, toolCalls: [] };
+  const firstOpen = text.indexOf(OPEN);
   const toolCalls: ParsedToolCall[] = [];
-  for (let at = first; at !== -1;) {
-    const start = at + OPEN.length;
+  let open = firstOpen;
+  while (open !== -1) {
+    const start = open + OPEN.length;
     const close = text.indexOf(CLOSE, start);
     const call = parseCall(text.slice(start, close === -1 ? undefined : close));
     if (call === null) return { content: text, toolCalls: [] };
     toolCalls.push(call);
-    at = close === -1 ? -1 : text.indexOf(OPEN, close);
+    open = close === -1 ? -1 : text.indexOf(OPEN, close);
   }
-  return { content: text.slice(0, first), toolCalls };
+  return { content: firstOpen === -1 ? text : text.slice(0, firstOpen), toolCalls };
 }
 
-/** Returns the number of UTF-16 units at the end of `text` that may be the beginning of a tag. */
-function openingSuffix(text: string): number {
-  for (let length = Math.min(OPEN.length - 1, text.length); length > 0; length--) {
-    if (text.endsWith(OPEN.slice(0, length))) return length;
+/** Returns the number of UTF-16 units at the end of `text` that may be the beginning of `tag`. */
+export function openingSuffix(text: string, tag: string): number {
+  for (let length = Math.min(tag.length - 1, text.length); length > 0; length--) {
+    if (text.endsWith(tag.slice(0, length))) return length;
   }
   return 0;
 }
@@ -77,26 +77,26 @@ function openingSuffix(text: string): number {
  */
 export class ToolCallStream {
   /** Text that may begin a tag or belong to a call. */
-  #held = "";
+  #heldText = "";
   /** Whether a call has begun. */
   #isInCalls = false;
 
   /** Adds text, and returns text that is certainly content. */
   push(text: string): string {
-    this.#held += text;
+    this.#heldText += text;
     if (this.#isInCalls) return "";
-    const open = this.#held.indexOf(OPEN);
+    const open = this.#heldText.indexOf(OPEN);
     this.#isInCalls = open !== -1;
-    const end = this.#isInCalls ? open : this.#held.length - openingSuffix(this.#held);
-    const content = this.#held.slice(0, end);
-    this.#held = this.#held.slice(end);
+    const contentEnd = this.#isInCalls ? open : this.#heldText.length - openingSuffix(this.#heldText, OPEN);
+    const content = this.#heldText.slice(0, contentEnd);
+    this.#heldText = this.#heldText.slice(contentEnd);
     return content;
   }
 
-  /** Returns the text that is held back, at the end of the stream. */
-  rest(): string {
-    const rest = this.#held;
-    this.#held = "";
-    return rest;
+  /** Removes and returns the text that is held back, at the end of the stream. */
+  takeHeldText(): string {
+    const text = this.#heldText;
+    this.#heldText = "";
+    return text;
   }
 }
