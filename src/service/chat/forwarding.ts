@@ -1,4 +1,4 @@
-/** Pipeline that forwards requests for models on another server, and leaves all others to the service. */
+/** Decorator of the chat pipeline that forwards requests for models on an upstream, and leaves all others to the local pipeline. */
 import type { ChatCompletion } from "../../base/schema/index.ts";
 import { UnsupportedError } from "../../base/errors.ts";
 import { eventStream } from "./answer/chunk-source.ts";

@@ -1,4 +1,7 @@
-/** The interface between the routes of all API dialects and the chat pipeline. */
+/**
+ * The interface between the routes of all API dialects and the chat pipeline. `ChatService` samples with the engine; `forwardingPipeline`
+ * and `sessionPipeline` decorate it.
+ */
 import { hash } from "node:crypto";
 import type { DialectName } from "../../dialects/index.ts";
 import type { RequestGroup } from "../../base/util/request-group.ts";

@@ -4,7 +4,7 @@ import { logFailure, type ServiceLogger } from "../common/logger.ts";
 import { deleteExpired } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
 
-/** Milliseconds between two cleanups. Expired sessions are invisible at once. */
+/** Milliseconds between two cleanups. Requests do not find an expired session, whether or not it is deleted. */
 const CLEANUP_MS = 60_000;
 
 /**

@@ -1,4 +1,9 @@
-/** Decorator of the chat pipeline that samples and records the requests of sessions. */
+/**
+ * Decorator of the chat pipeline that samples and records the requests of sessions.
+ *
+ * A turn begins with `StoredSessions.begin` and ends exactly once: `record` ends it with its row, `RunningTurn.fail` with an error. Its end
+ * releases the tokens that it has reserved.
+ */
 import { ForbiddenError, InternalError } from "../../base/errors.ts";
 import type { ChatCompletion, SessionSampling } from "../../base/schema/index.ts";
 import { findTurn, markDelivered, type TurnKey } from "../store/sessions.ts";
@@ -9,8 +14,8 @@ import type { ChatAnswer, ChatCall, ChatPipeline, RenderCall } from "../chat/pip
 import type { WholeAnswer } from "../chat/answer/whole-answer.ts";
 import { clientGone } from "../chat/request/client-signal.ts";
 import { onceAborted } from "../../base/util/abort.ts";
-import { recordedAnswer, withoutUnasked } from "./answers.ts";
-import { withTokenLimit, type Asked, type SessionFields } from "../chat/request/effective-request.ts";
+import { recordedAnswer, withRequestedParts } from "./answers.ts";
+import { withTokenLimit, type RequestedParts, type SessionFields } from "../chat/request/effective-request.ts";
 import type { RunningTurn } from "./running-turn.ts";
 import { requireOpenSession, type StoredSessions } from "./sessions.ts";
 import type { RequestScope } from "../observability/observer.ts";
@@ -40,7 +45,7 @@ export function sessionPipeline(inner: ChatPipeline, sessions: StoredSessions): 
     },
     async complete(call) {
       const session = await sessionOf(call.principal);
-      return session === undefined ? inner.complete(call) : complete(inner, sessions, session, call);
+      return session === undefined ? inner.complete(call) : completeTurn({ inner, sessions }, session, call);
     },
     async render(call) {
       const session = await sessionOf(call.principal);
@@ -65,23 +70,30 @@ function innerCall<C extends RenderCall>(call: C, session: SessionRow): C {
   return { ...call, conversation: session.id };
 }
 
+/** Pipeline that samples, and the sessions that record. */
+interface SessionContext {
+  readonly inner: ChatPipeline;
+  readonly sessions: StoredSessions;
+}
+
 /** Samples and records a request of a session, or answers a repeated one from the record. */
-async function complete(inner: ChatPipeline, sessions: StoredSessions, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
+async function completeTurn(context: SessionContext, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
+  const { inner, sessions } = context;
   requireOpenSession(session);
   const { dialect, digest, retryCount } = call.source;
   const key: TurnKey = { session_id: session.id, dialect, digest };
   const { turn: request } = call.request;
   if (request === null) throw new InternalError("Expected the request of a session to be read with the fields of the session");
-  const { asked } = request;
+  const { requested } = request;
   if (retryCount !== null && retryCount > 0) {
-    const repeated = await repeat(sessions, key, call);
-    if (repeated !== null) return recordedAnswer(JSON.parse(repeated.completion) as ChatCompletion, asked);
+    const repeated = await repeatedTurn(sessions, key, call);
+    if (repeated !== null) return recordedAnswer(JSON.parse(repeated.completion) as ChatCompletion, requested);
   }
   const turn = sessions.begin(session, key);
   const detach = turn.attach(call.signal);
   try {
-    const maxOutputTokens = await sessions.reserve(session, turn, { choices: Math.max(asked.n, 1), maxTokens: request.maxTokens });
-    const recording = { sessions, turn, requestJson: withTokenLimit(request.json(), request.limits, maxOutputTokens) };
+    const maxOutputTokens = await sessions.reserve(session, turn, { choices: Math.max(requested.n, 1), maxTokens: request.maxTokens });
+    const recording: Recording = { turn, requested, requestJson: withTokenLimit(request.json(), request.limits, maxOutputTokens) };
     const answer = await inner.complete({
       ...innerCall(call, session),
       signal: turn.signal,
@@ -91,20 +103,13 @@ async function complete(inner: ChatPipeline, sessions: StoredSessions, session: 
       case "refusal":
         turn.fail(new Error(`The request was refused with ${answer.status}`));
         return answer;
-      case "stream":
-        return {
-          kind: "stream",
-          stream: chunkStream(
-            stream(inner, answer.stream.chunks(), { ...recording, scope: call.scope, asked, detach, isDrained: maxOutputTokens !== null }),
-          ),
-        };
-      case "whole": {
-        const json = answer.answer.json();
-        const text = typeof json === "string" ? json : await new Response(json).text();
-        const completion = answer.answer.completion();
-        await record(recording, { completion, text });
-        return { kind: "whole", answer: shownAnswer(completion, text, asked) };
+      case "stream": {
+        const client = { scope: call.scope, detach, isDrained: maxOutputTokens !== null };
+        const chunks = recordedStream(context, answer.stream.chunks(), { ...recording, ...client });
+        return { kind: "stream", stream: chunkStream(chunks) };
       }
+      case "whole":
+        return { kind: "whole", answer: await recordedWhole(sessions, answer.answer, recording) };
     }
   } catch (error) {
     const reason: unknown = turn.signal.aborted ? turn.signal.reason : error;
@@ -113,10 +118,19 @@ async function complete(inner: ChatPipeline, sessions: StoredSessions, session: 
   }
 }
 
-/** Returns the answer without the parts that the agent did not ask for. */
-function shownAnswer(completion: ChatCompletion, text: string, asked: Asked): WholeAnswer {
-  if (asked.logprobs && asked.tokenIds) return { completion: () => completion, json: () => text };
-  const shown = withoutUnasked(completion, asked);
+/** Records a whole answer, and returns it without the parts that the agent did not request. */
+async function recordedWhole(sessions: StoredSessions, answer: WholeAnswer, recording: Recording): Promise<WholeAnswer> {
+  const json = answer.json();
+  const text = typeof json === "string" ? json : await new Response(json).text();
+  const completion = answer.completion();
+  await record(sessions, recording, { completion, text });
+  return shownAnswer(completion, text, recording.requested);
+}
+
+/** Returns an answer without the parts that the agent did not request. `text` is the completion as JSON. */
+function shownAnswer(completion: ChatCompletion, text: string, requested: RequestedParts): WholeAnswer {
+  if (requested.logprobs && requested.tokenIds) return { completion: () => completion, json: () => text };
+  const shown = withRequestedParts(completion, requested);
   return { completion: () => shown, json: () => JSON.stringify(shown) };
 }
 
@@ -124,25 +138,25 @@ function shownAnswer(completion: ChatCompletion, text: string, asked: Asked): Wh
  * Returns the recorded turn that a request repeats, and waits for it if it is still sampled. Null for a request that repeats no turn, or
  * one that failed: it must be sampled.
  */
-async function repeat(sessions: StoredSessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
+async function repeatedTurn(sessions: StoredSessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
   if (sessions.takeFailure(key)) return null;
   const running = sessions.findRunning(key);
   // A turn without a client comes first: the client that repeats the request is most likely the one that has lost it.
-  if (running !== undefined && running.clients === 0) return delivered(sessions, await join(running, call));
+  if (running !== undefined && running.clients === 0) return deliver(sessions, await joinTurn(running, call));
   const recorded = await findTurn(sessions.store, key);
-  if (recorded !== undefined && recorded.is_delivered === 0) return delivered(sessions, recorded);
-  if (running !== undefined) return delivered(sessions, await join(running, call));
+  if (recorded !== undefined && recorded.is_delivered === 0) return deliver(sessions, recorded);
+  if (running !== undefined) return deliver(sessions, await joinTurn(running, call));
   return recorded ?? null;
 }
 
 /** Marks a turn as delivered, unless it is marked already, and returns it. */
-async function delivered(sessions: StoredSessions, turn: SessionTurnRow): Promise<SessionTurnRow> {
+async function deliver(sessions: StoredSessions, turn: SessionTurnRow): Promise<SessionTurnRow> {
   if (turn.is_delivered === 0) await markDelivered(sessions.store, turn);
   return turn;
 }
 
 /** Waits for the record of a running turn, as one of its clients. */
-async function join(turn: RunningTurn, { signal }: ChatCall): Promise<SessionTurnRow> {
+async function joinTurn(turn: RunningTurn, { signal }: ChatCall): Promise<SessionTurnRow> {
   const detach = turn.attach(signal);
   turn.onJoin();
   try {
@@ -155,34 +169,32 @@ async function join(turn: RunningTurn, { signal }: ChatCall): Promise<SessionTur
   }
 }
 
-/** Returns the completion of a stream as JSON, with the usage that a stream reports only on request. */
-function textOf(completion: ChatCompletion): string {
+/** Returns the completion of a stream as JSON. Token counts that the stream did not report are counted here. */
+function completionJson(completion: ChatCompletion): string {
   const { prompt_token_ids: promptIds, usage } = completion;
-  const [prompt, tokens] = [promptIds?.length ?? 0, tokensOf(completion)];
-  const counted = { prompt_tokens: prompt, completion_tokens: tokens, total_tokens: prompt + tokens };
+  const promptTokens = promptIds?.length ?? 0;
+  const sampledTokens = countSampledTokens(completion);
+  const counted = { prompt_tokens: promptTokens, completion_tokens: sampledTokens, total_tokens: promptTokens + sampledTokens };
   return JSON.stringify({ ...completion, usage: usage.total_tokens > 0 ? usage : counted });
 }
 
-/** Returns the number of sampled tokens. */
-function tokensOf({ choices }: ChatCompletion): number {
+/** Returns the number of sampled tokens of all choices. */
+function countSampledTokens({ choices }: ChatCompletion): number {
   return choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
 }
 
 /** Turn to record. */
 interface Recording {
-  readonly sessions: StoredSessions;
   readonly turn: RunningTurn;
+  readonly requested: RequestedParts;
   /** Body of the request, as JSON. */
   readonly requestJson: string;
 }
 
-/**
- * Records a completion and ends its turn.
- *
- * @param answer - The completion, also as JSON.
- */
+/** Records a completion, given also as JSON, and ends its turn. */
 function record(
-  { sessions, turn, requestJson }: Recording,
+  sessions: StoredSessions,
+  { turn, requestJson }: Recording,
   { completion, text }: { readonly completion: ChatCompletion; readonly text: string },
 ): Promise<void> {
   const row: SessionTurnRow = {
@@ -193,14 +205,13 @@ function record(
     is_delivered: turn.clients > 0 ? 1 : 0,
     created_at: new Date().toISOString(),
   };
-  return sessions.record(turn, { row, tokens: tokensOf(completion) });
+  return sessions.record(turn, { row, tokens: countSampledTokens(completion) });
 }
 
-/** Context of the stream of a turn. */
-interface StreamContext extends Recording {
+/** Turn to record from a stream. */
+interface StreamRecording extends Recording {
   readonly scope: RequestScope;
-  readonly asked: Asked;
-  /** Releases the client. */
+  /** Removes the client of the stream from the turn. */
   readonly detach: () => void;
   /**
    * Whether the stream is read as fast as the engine samples, even if the client reads slowly or not at all. True if the turn has reserved
@@ -210,11 +221,11 @@ interface StreamContext extends Recording {
 }
 
 /** Returns the stream of a turn, which is recorded before its end is sent. */
-function stream(inner: ChatPipeline, source: ChunkSource, context: StreamContext): ChunkSource {
-  const { turn, scope, asked, detach, isDrained } = context;
+function recordedStream({ inner, sessions }: SessionContext, source: ChunkSource, recording: StreamRecording): ChunkSource {
+  const { turn, scope, requested, detach, isDrained } = recording;
   const chunks = new TurnStream(source, {
-    asked,
-    onCompletion: (completion) => record(context, { completion, text: textOf(completion) }),
+    requested,
+    onCompletion: (completion) => record(sessions, recording, { completion, text: completionJson(completion) }),
     onFailure(failure) {
       turn.fail(turn.signal.aborted ? turn.signal.reason : new Error(failure.error.message));
       return turn.signal.aborted ? inner.explain(turn.signal.reason, scope).body : failure;
@@ -222,6 +233,7 @@ function stream(inner: ChatPipeline, source: ChunkSource, context: StreamContext
     explain: (error) => inner.explain(error, scope).body,
     onDisconnect: detach,
   });
+  // A repetition waits for the record, although the client of this stream may have stopped reading.
   turn.onJoin = () => chunks.drain();
   if (isDrained) chunks.drain();
   return chunks;

@@ -6,7 +6,7 @@ import { driftLine, toHistories, toHistoryMembers, type RecordedCall } from "../
 import { deliveredTurns } from "../store/sessions.ts";
 import type { SessionRow, SessionTurnRow, Store } from "../store/tables.ts";
 
-/** Returns the trajectory of a session's turns so far. */
+/** Returns the trajectory of the turns that are recorded and delivered so far. A session without reward has the reward 0. */
 export async function recordedTrajectory(store: Store, session: SessionRow): Promise<Trajectory> {
   const calls = (await deliveredTurns(store, session.id)).map(toCall);
   const { histories, drifted } = toHistories(calls, null);

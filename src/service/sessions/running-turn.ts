@@ -1,4 +1,4 @@
-/** Request of a session while it is sampled. */
+/** Request of a session from `StoredSessions.begin` until it is recorded or has failed. */
 import { clientGone } from "../chat/request/client-signal.ts";
 import { deferred } from "../../base/util/deferred.ts";
 import { onceAborted } from "../../base/util/abort.ts";
@@ -13,6 +13,7 @@ import type { SessionTurnRow } from "../store/tables.ts";
  */
 export class RunningTurn {
   readonly key: TurnKey;
+  /** Position of the turn in its session. */
   readonly seq: number;
   readonly #outcome = deferred<SessionTurnRow>();
   /** Recorded turn, once it is durable; rejects with the error of a failed request. */
@@ -22,10 +23,12 @@ export class RunningTurn {
   readonly #abort = new AbortController();
   readonly #graceMs: number;
   #clients = 0;
-  #grace: NodeJS.Timeout | null = null;
+  /** Cancels sampling at the end of the grace period; null with a client. */
+  #graceTimer: NodeJS.Timeout | null = null;
   /** Called when a repetition waits for the turn. The first client may have stopped reading a stream without closing it. */
   onJoin: () => void = () => {};
 
+  /** @param graceMs - Milliseconds for which sampling continues without clients. */
   constructor(key: TurnKey, seq: number, graceMs: number) {
     this.key = key;
     this.seq = seq;
@@ -52,16 +55,17 @@ export class RunningTurn {
   /** Adds a client until its signal is aborted or the returned function is called. */
   attach(client: AbortSignal): () => void {
     this.#clients++;
-    if (this.#grace !== null) clearTimeout(this.#grace);
-    this.#grace = null;
+    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
+    this.#graceTimer = null;
     let isAttached = true;
     const detach = (): void => {
       if (!isAttached) return;
       isAttached = false;
       removeListener();
       this.#clients--;
-      if (this.#clients === 0) this.#grace = setTimeout(() => this.cancel(clientGone()), this.#graceMs).unref();
+      if (this.#clients === 0) this.#graceTimer = setTimeout(() => this.cancel(clientGone()), this.#graceMs).unref();
     };
+    // Deferred, because `onceAborted` calls the listener before it returns `removeListener` if the signal is already aborted.
     const removeListener = onceAborted(client, () => queueMicrotask(detach));
     return detach;
   }
@@ -81,6 +85,6 @@ export class RunningTurn {
   #end(): void {
     // The number never returns to 0, so that a later disconnection starts no grace period.
     this.#clients = Infinity;
-    if (this.#grace !== null) clearTimeout(this.#grace);
+    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
   }
 }

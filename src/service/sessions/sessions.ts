@@ -1,10 +1,14 @@
-/** Sessions: their rows in the database, and the requests that run now. */
+/**
+ * Sessions: their rows in the database, and the turns that run now. A turn starts with `begin`, may reserve tokens with `reserve`, and ends
+ * with `record` or `RunningTurn.fail`.
+ */
 import { randomUUID } from "node:crypto";
 import { ForbiddenError } from "../../base/errors.ts";
 import type { CreateSessionRequest } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
 import { deferred } from "../../base/util/deferred.ts";
 import { onceAborted } from "../../base/util/abort.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import { checkMetrics } from "../../base/trajectory/trajectory.ts";
 import {
   deleteSession,
@@ -56,10 +60,11 @@ export class StoredSessions {
   readonly #writer: TurnWriter;
   readonly #graceMs: number;
   /** Sessions by hash of their key, so that authorization needs no query. */
-  readonly #keys = new Lru<string, KnownSession>({ maxEntries: MAX_KEYS });
+  readonly #sessionsByKey = new Lru<string, KnownSession>({ maxEntries: MAX_KEYS });
   /** Callbacks that end the calls of {@link untilOver}, by session. */
-  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #overListeners = new Map<string, Set<() => void>>();
   #isClosed = false;
+  /** Sessions that run requests, or are being finished or deleted. */
   readonly #activities = new Map<string, Activity>();
   /** Newest counts by session: a request's row can be older than the end of another request. */
   readonly #counts = new Lru<string, SessionCounts>({ maxEntries: MAX_COUNTS });
@@ -76,10 +81,10 @@ export class StoredSessions {
   /** Returns the session with a key; undefined for an unknown, expired or deleted one. */
   async withKey(key: string): Promise<KnownSession | undefined> {
     const hash = hashSessionKey(key);
-    const known = this.#keys.get(hash);
+    const known = this.#sessionsByKey.get(hash);
     if (known !== undefined) return known.expires_at > new Date().toISOString() ? known : undefined;
     const row = await findSessionByKey(this.store, hash);
-    if (row !== undefined) this.#keys.set(hash, knownOf(row));
+    if (row !== undefined) this.#sessionsByKey.set(hash, knownOf(row));
     return row;
   }
 
@@ -88,15 +93,15 @@ export class StoredSessions {
     const hash = hashSessionKey(key);
     const row = await findSessionByKey(this.store, hash);
     if (row !== undefined) return row;
-    // The keys for the holder of the service's key are only in memory.
-    const id = this.#keys.get(hash)?.id;
+    // The keys from `keyForService` are only in memory.
+    const id = this.#sessionsByKey.get(hash)?.id;
     return id === undefined ? undefined : findSession(this.store, id);
   }
 
-  /** Returns a key with which the holder of another key that permits it sends requests of a session, and remembers it. */
+  /** Returns a key of a session for requests with another key that permits the session, and remembers it. `apiKey` is the service's key. */
   keyForService(row: SessionRow, apiKey: string): string {
     const key = serviceKeyOfSession(apiKey, row.id);
-    this.#keys.set(hashSessionKey(key), knownOf(row));
+    this.#sessionsByKey.set(hashSessionKey(key), knownOf(row));
     return key;
   }
 
@@ -136,17 +141,15 @@ export class StoredSessions {
   ): Promise<SessionRow> {
     checkMetrics(metrics ?? {});
     return updateSession(this.store, id, (row) => ({
-      ...(reward === undefined || reward === null ? {} : { reward }),
-      ...(metrics === undefined || metrics === null
-        ? {}
-        : { metrics: JSON.stringify({ ...(JSON.parse(row.metrics) as Metrics), ...metrics }) }),
+      ...(typeof reward === "number" ? { reward } : {}),
+      ...(metrics ? { metrics: JSON.stringify({ ...(JSON.parse(row.metrics) as Metrics), ...metrics }) } : {}),
     }));
   }
 
   /** Finishes a session: cancels its running requests and waits until they have ended. Has no effect on a finished session. */
   async finish(row: SessionRow): Promise<SessionRow> {
     if (row.finished_at !== null) return row;
-    await this.#ending(row.id, async (activity) => {
+    await this.#whileEnding(row.id, async (activity) => {
       await updateSession(this.store, row.id, () => ({ finished_at: new Date().toISOString() }));
       await this.#cancel(activity, finishedError());
     });
@@ -158,48 +161,48 @@ export class StoredSessions {
     const remainingMs = new Date(row.open_until).getTime() - Date.now();
     if (row.finished_at !== null || remainingMs <= 0 || this.#isClosed) return;
     const over = deferred<void>();
-    const resolve = () => over.resolve();
-    const waiting = this.#waiting.get(row.id) ?? new Set();
-    this.#waiting.set(row.id, waiting.add(resolve));
-    const timer = setTimeout(resolve, Math.min(ms, remainingMs)).unref();
-    const removeListener = onceAborted(signal, resolve);
+    const onOver = () => over.resolve();
+    const listeners = getOrInsert(this.#overListeners, row.id, () => new Set<() => void>());
+    listeners.add(onOver);
+    const timer = setTimeout(onOver, Math.min(ms, remainingMs)).unref();
+    const removeListener = onceAborted(signal, onOver);
     await over.promise;
     clearTimeout(timer);
     removeListener();
-    waiting.delete(resolve);
-    if (waiting.size === 0) this.#waiting.delete(row.id);
+    listeners.delete(onOver);
+    if (listeners.size === 0) this.#overListeners.delete(row.id);
   }
 
   /** Ends all calls of {@link untilOver}. Turns that still run are recorded. */
   close(): void {
     this.#writer.close();
     this.#isClosed = true;
-    for (const id of this.#waiting.keys()) this.#wake(id);
+    for (const id of this.#overListeners.keys()) this.#notifyOver(id);
   }
 
-  #wake(id: string): void {
-    for (const resolve of this.#waiting.get(id) ?? []) resolve();
+  #notifyOver(id: string): void {
+    for (const onOver of this.#overListeners.get(id) ?? []) onOver();
   }
 
   /** Deletes a session and its turns; running requests are cancelled. Returns the number of turns. */
   async delete(row: SessionRow): Promise<number> {
-    this.#keys.delete(row.key);
-    return this.#ending(row.id, async (activity) => {
+    this.#sessionsByKey.delete(row.key);
+    return this.#whileEnding(row.id, async (activity) => {
       await this.#cancel(activity, finishedError());
       return (await deleteSession(this.store, row.id)) ?? 0;
     });
   }
 
-  /** Runs `end`, during which no turn of the session may begin. If it fails, the session is as open as before. */
-  async #ending<T>(id: string, end: (activity: Activity) => Promise<T>): Promise<T> {
-    const activity = this.#activity(id);
+  /** Runs `finishOrDelete`, during which no turn of the session may begin. If it fails, the session is as open as before. */
+  async #whileEnding<T>(id: string, finishOrDelete: (activity: Activity) => Promise<T>): Promise<T> {
+    const activity = this.#activityOf(id);
     activity.endings++;
     try {
-      return await end(activity);
+      return await finishOrDelete(activity);
     } finally {
       activity.endings--;
-      this.#drop(id, activity);
-      this.#wake(id);
+      this.#dropIfIdle(id, activity);
+      this.#notifyOver(id);
     }
   }
 
@@ -211,33 +214,38 @@ export class StoredSessions {
    */
   begin(session: SessionRow, key: TurnKey): RunningTurn {
     requireOpenSession(session);
-    const activity = this.#activity(session.id);
+    const activity = this.#activityOf(session.id);
     if (activity.endings > 0) throw finishedError();
-    const { max_requests: max } = session;
+    const { max_requests: maxRequests } = session;
     const { requests, last_seq: lastSeq } = this.#countsOf(session);
-    if (requests + activity.running.size >= max) {
-      this.#drop(session.id, activity);
-      throw new ForbiddenError(`The session has made its ${max} requests. Create another session, or raise \`max_requests\``, {
+    if (requests + activity.running.size >= maxRequests) {
+      this.#dropIfIdle(session.id, activity);
+      throw new ForbiddenError(`The session has made its ${maxRequests} requests. Create another session, or raise \`max_requests\``, {
         param: "max_requests",
       });
     }
     activity.lastSeq = Math.max(activity.lastSeq, lastSeq) + 1;
     const turn = new RunningTurn(key, activity.lastSeq, this.#graceMs);
+    this.#track(turn, session, activity);
+    return turn;
+  }
+
+  /** Adds a turn to the activity of its session until it ends, cancels it when the session closes, and counts its failure. */
+  #track(turn: RunningTurn, session: SessionRow, activity: Activity): void {
     activity.running.add(turn);
     const remainingMs = new Date(session.open_until).getTime() - Date.now();
     const timer = setTimeout(() => turn.cancel(timedOutError(session)), remainingMs).unref();
-    const end = (): void => {
+    const untrack = (): void => {
       clearTimeout(timer);
       activity.running.delete(turn);
       activity.reservations.release(turn.reservedTokens);
-      this.#drop(session.id, activity);
+      this.#dropIfIdle(session.id, activity);
     };
-    turn.recorded.then(end, () => {
-      const name = nameOf(key);
-      this.#failures.set(name, (this.#failures.get(name) ?? 0) + 1);
-      end();
+    turn.recorded.then(untrack, () => {
+      const id = requestIdOf(turn.key);
+      this.#failures.set(id, (this.#failures.get(id) ?? 0) + 1);
+      untrack();
     });
-    return turn;
   }
 
   /**
@@ -248,13 +256,13 @@ export class StoredSessions {
    * @throws ForbiddenError `E_FORBIDDEN` if the session has no tokens left.
    */
   async reserve(session: SessionRow, turn: RunningTurn, demand: TokenDemand): Promise<number | null> {
-    const { id, max_tokens: max } = session;
-    if (max === null) return null;
-    const remaining = (): number => max - this.#countsOf(session).tokens;
-    const granted = await this.#activity(id).reservations.reserve(demand, remaining, turn.signal);
+    const { id, max_tokens: maxTokens } = session;
+    if (maxTokens === null) return null;
+    const remaining = (): number => maxTokens - this.#countsOf(session).tokens;
+    const granted = await this.#activityOf(id).reservations.reserve(demand, remaining, turn.signal);
     if (granted === null) {
       throw new ForbiddenError(
-        `The session has sampled ${max - remaining()} of its ${max} tokens. Create another session, or raise \`max_tokens\``,
+        `The session has sampled ${maxTokens - remaining()} of its ${maxTokens} tokens. Create another session, or raise \`max_tokens\``,
         { param: "max_tokens" },
       );
     }
@@ -275,17 +283,18 @@ export class StoredSessions {
     return known === undefined || known.requests < session.requests ? session : known;
   }
 
-  /** Whether a repetition follows a failed attempt, and must be sampled. Each failure counts for one repetition. */
+  /** Removes one failure of a request. Returns whether there was one: the repetition follows a failed attempt, and must be sampled. */
   takeFailure(key: TurnKey): boolean {
-    const name = nameOf(key);
-    const count = this.#failures.get(name) ?? 0;
-    if (count > 0) this.#failures.set(name, count - 1);
+    const id = requestIdOf(key);
+    const count = this.#failures.get(id) ?? 0;
+    if (count > 0) this.#failures.set(id, count - 1);
     return count > 0;
   }
 
   /** Returns the running turn that a request repeats: one without clients, otherwise the newest; undefined without any. */
   findRunning(key: TurnKey): RunningTurn | undefined {
-    const turns = [...(this.#activities.get(key.session_id)?.running ?? [])].filter((turn) => nameOf(turn.key) === nameOf(key));
+    const running = [...(this.#activities.get(key.session_id)?.running ?? [])];
+    const turns = running.filter((turn) => requestIdOf(turn.key) === requestIdOf(key));
     return turns.find(({ clients }) => clients === 0) ?? turns.at(-1);
   }
 
@@ -297,14 +306,12 @@ export class StoredSessions {
   }
 
   /** Returns the activity of a session; creates it if it is absent. */
-  #activity(id: string): Activity {
-    let activity = this.#activities.get(id);
-    if (activity === undefined) this.#activities.set(id, (activity = newActivity()));
-    return activity;
+  #activityOf(id: string): Activity {
+    return getOrInsert(this.#activities, id, () => ({ lastSeq: 0, running: new Set(), reservations: new TokenReservations(), endings: 0 }));
   }
 
   /** Removes the activity of a session, unless one of its requests runs, or the session is being finished or deleted. */
-  #drop(id: string, activity: Activity): void {
+  #dropIfIdle(id: string, activity: Activity): void {
     if (activity.running.size === 0 && activity.endings === 0) this.#activities.delete(id);
   }
 }
@@ -313,14 +320,10 @@ function knownOf({ id, key, entity, expires_at }: SessionRow): KnownSession {
   return { id, key, entity, expires_at };
 }
 
-function newActivity(): Activity {
-  return { lastSeq: 0, running: new Set(), reservations: new TokenReservations(), endings: 0 };
-}
-
 type Metrics = Readonly<Record<string, number | boolean>>;
 
-/** Returns the key of a request in maps. */
-function nameOf({ session_id: id, dialect, digest }: TurnKey): string {
+/** Returns a text that identifies a request and its repetitions. */
+function requestIdOf({ session_id: id, dialect, digest }: TurnKey): string {
   return `${id} ${dialect} ${digest}`;
 }
 

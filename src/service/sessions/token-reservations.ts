@@ -14,8 +14,8 @@ export class TokenReservations {
   readonly #events = new EventEmitter();
   /** Number of tokens reserved now. */
   #reserved = 0;
-  /** Last call of {@link reserve}, after which the next one waits. */
-  #last: Promise<unknown> = Promise.resolve();
+  /** Resolves when the last call of {@link reserve} has its tokens or has failed; the next call waits for it. */
+  #lastReservation: Promise<unknown> = Promise.resolve();
 
   /**
    * Reserves tokens once the demand and the reservations of running requests are within the limit. Without another reservation, a demand
@@ -27,19 +27,19 @@ export class TokenReservations {
    * @throws The reason of `signal`, or an `AbortError`.
    */
   reserve(demand: TokenDemand, remaining: () => number, signal: AbortSignal): Promise<number | null> {
-    const reservation = this.#last.then(() => this.#reserve(demand, remaining, signal));
-    this.#last = reservation.catch(() => {});
+    const reservation = this.#lastReservation.then(() => this.#reserve(demand, remaining, signal));
+    this.#lastReservation = reservation.catch(() => {});
     return reservation;
   }
 
   async #reserve({ choices, maxTokens }: TokenDemand, remaining: () => number, signal: AbortSignal): Promise<number | null> {
-    const wanted = maxTokens ?? Infinity;
+    const wantedPerChoice = maxTokens ?? Infinity;
     for (;;) {
       signal.throwIfAborted();
-      const rest = Math.floor((remaining() - this.#reserved) / choices);
+      const availablePerChoice = Math.floor((remaining() - this.#reserved) / choices);
       const isAlone = this.#reserved === 0;
-      if (rest >= wanted || (isAlone && rest >= 1)) {
-        const granted = Math.min(rest, wanted);
+      if (availablePerChoice >= wantedPerChoice || (isAlone && availablePerChoice >= 1)) {
+        const granted = Math.min(availablePerChoice, wantedPerChoice);
         this.#reserved += granted * choices;
         return granted;
       }
@@ -48,7 +48,7 @@ export class TokenReservations {
     }
   }
 
-  /** Releases the tokens of a request that has ended. Call after its sampled tokens are counted. */
+  /** Releases the tokens of a request that has ended. To be called after its sampled tokens are subtracted from `remaining`. */
   release(tokens: number): void {
     this.#reserved -= tokens;
     this.#events.emit("release");

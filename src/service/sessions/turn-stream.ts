@@ -1,13 +1,13 @@
-/** Stream of a turn: passes the chunks on as they arrive, and holds back the end until the turn is recorded. */
+/** Stream of a turn: passes chunks to the client as they arrive, and holds back the final chunks until the turn is recorded. */
 import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../base/schema/index.ts";
 import { CompletionAssembler } from "../../base/trajectory/assemble.ts";
 import type { ChunkBatch, ChunkSource } from "../chat/answer/chunk-source.ts";
-import { chunkWithoutUnasked } from "./answers.ts";
-import type { Asked } from "../chat/request/effective-request.ts";
+import { chunkWithRequestedParts } from "./answers.ts";
+import type { RequestedParts } from "../chat/request/effective-request.ts";
 
 /** Options of {@link TurnStream}. */
 export interface TurnStreamOptions {
-  readonly asked: Asked;
+  readonly requested: RequestedParts;
   /** Records the completion of a whole stream. A rejection becomes the error of the stream. */
   readonly onCompletion: (completion: ChatCompletion) => Promise<void>;
   /** Called with the error of a failed stream; returns the error to send. */
@@ -19,7 +19,7 @@ export interface TurnStreamOptions {
 }
 
 /**
- * Chunks of a source for the client, without the parts that the client did not ask for.
+ * Chunks of a source for the client, without the parts that the client did not request.
  *
  * The source is read at the pace of the client until {@link drain}. Memory is one completion, and the chunks that the client has not read.
  */
@@ -28,14 +28,14 @@ export class TurnStream implements ChunkSource {
   readonly #source: ChunkSource;
   readonly #assembler = new CompletionAssembler();
   /** Chunks that the client may read now. */
-  #chunks: ChatCompletionChunk[] = [];
-  /** Chunks of the end, which follow once the turn is recorded. */
-  #held: ChatCompletionChunk[] = [];
+  #readableChunks: ChatCompletionChunk[] = [];
+  /** Chunks from the end of the last choice on, which the client may read once the turn is recorded. */
+  #finalChunks: ChatCompletionChunk[] = [];
   #failure: ErrorBody | null = null;
   #isConnected = true;
   /** Whether the source has ended and its completion was recorded, or the stream has failed. */
   #isEnded = false;
-  /** Last read of a batch. */
+  /** Last read of a batch. Reads by the client and by {@link drain} follow each other. */
   #lastRead: Promise<void> = Promise.resolve();
   /** Whether the source is read to its end regardless of the client. */
   #isDraining = false;
@@ -46,15 +46,15 @@ export class TurnStream implements ChunkSource {
   }
 
   async next(): Promise<ChunkBatch> {
-    while (this.#isConnected && this.#chunks.length === 0 && !this.#isEnded) await this.#read();
-    const chunks = this.#chunks;
-    this.#chunks = [];
+    while (this.#isConnected && this.#readableChunks.length === 0 && !this.#isEnded) await this.#read();
+    const chunks = this.#readableChunks;
+    this.#readableChunks = [];
     return { chunks, failure: this.#isEnded ? this.#failure : null, isLast: this.#isEnded || !this.#isConnected };
   }
 
   cancel(): Promise<void> {
     this.#isConnected = false;
-    this.#chunks = [];
+    this.#readableChunks = [];
     this.#options.onDisconnect();
     this.drain();
     return Promise.resolve();
@@ -86,21 +86,21 @@ export class TurnStream implements ChunkSource {
       this.#fail(this.#options.explain(error));
       this.#isEnded = true;
     }
-    if (!this.#isConnected) this.#chunks = [];
+    if (!this.#isConnected) this.#readableChunks = [];
   }
 
-  /** Adds a chunk of the source: to the completion, and without unasked parts to the chunks for the client. */
+  /** Adds a chunk of the source: to the completion, and with the requested parts to the chunks for the client. */
   #take(chunk: ChatCompletionChunk): void {
     this.#assembler.push(chunk);
-    const shown = chunkWithoutUnasked(chunk, this.#options.asked);
+    const shown = chunkWithRequestedParts(chunk, this.#options.requested);
     if (shown === null) return;
-    if (this.#assembler.isComplete(this.#options.asked.n)) this.#held.push(shown);
-    else this.#chunks.push(shown);
+    if (this.#assembler.isComplete(this.#options.requested.n)) this.#finalChunks.push(shown);
+    else this.#readableChunks.push(shown);
   }
 
   #fail(failure: ErrorBody): void {
     if (this.#failure !== null) return;
-    this.#held = [];
+    this.#finalChunks = [];
     this.#failure = this.#options.onFailure(failure);
   }
 
@@ -112,7 +112,7 @@ export class TurnStream implements ChunkSource {
     } catch (error) {
       this.#fail(this.#options.explain(error));
     }
-    this.#chunks.push(...this.#held);
+    this.#readableChunks.push(...this.#finalChunks);
     this.#isEnded = true;
   }
 }

@@ -9,7 +9,8 @@ import { insertTurns, type NewTurn, type SessionCounts } from "../store/sessions
 import type { Store } from "../store/tables.ts";
 import { zip } from "../../base/util/values.ts";
 
-interface Waiting {
+/** Turn that waits for a transaction, and the functions that settle its promise. */
+interface WaitingTurn {
   readonly turn: NewTurn;
   readonly resolve: (counts: SessionCounts | null) => void;
   readonly reject: (error: unknown) => void;
@@ -23,7 +24,7 @@ const SYNCHRONIZE_MS = 5000;
 /** Writer of turns to the database. */
 export class TurnWriter {
   readonly #store: Store;
-  #waiting: Waiting[] = [];
+  readonly #waiting: WaitingTurn[] = [];
   #isWriting = false;
   #synchronization: NodeJS.Timeout | null = null;
 
@@ -46,6 +47,7 @@ export class TurnWriter {
     });
   }
 
+  /** Writes turns in batches until none waits. */
   async #writeAll(): Promise<void> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, MAX_TURNS);
@@ -55,12 +57,7 @@ export class TurnWriter {
         for (const [{ resolve }, count] of zip(batch, counts)) resolve(count);
         this.#synchronization ??= setTimeout(() => this.#synchronize(), SYNCHRONIZE_MS).unref();
       } catch (error) {
-        const reason = isNoSpace(error)
-          ? new NoSpaceError("The service's disk is full: the turn was not recorded. Make room and send the request again", {
-              cause: error,
-            })
-          : error;
-        for (const { reject } of batch) reject(reason);
+        for (const { reject } of batch) reject(storageError(error));
       }
     }
     this.#isWriting = false;
@@ -76,4 +73,10 @@ export class TurnWriter {
   close(): void {
     if (this.#synchronization !== null) clearTimeout(this.#synchronization);
   }
+}
+
+/** Returns the error of a turn that could not be written; on a full disk, an error that names the remedy. */
+function storageError(error: unknown): unknown {
+  if (!isNoSpace(error)) return error;
+  return new NoSpaceError("The service's disk is full: the turn was not recorded. Make room and send the request again", { cause: error });
 }

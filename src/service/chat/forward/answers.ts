@@ -1,4 +1,4 @@
-/** Answers to forwarded requests. */
+/** Answers to forwarded requests, and the conversion of an upstream's errors to them. */
 import { z } from "zod";
 import type { UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
 import type { ErrorBody } from "../../../base/schema/index.ts";
@@ -13,14 +13,19 @@ export type ForwardedAnswer =
   | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> }
   | { readonly kind: "refusal"; readonly status: ErrorStatus; readonly body: ErrorBody; readonly retryAfter: string | null };
 
-/** Error body of servers with an OpenAI-compatible interface. */
+/** Schema of an error body of servers with an OpenAI-compatible interface. */
 const upstreamError = z.looseObject({
   error: z.looseObject({ message: z.string(), type: z.string().nullish(), param: z.string().nullish() }),
 });
 
-/** Returns the answer to an error of the upstream that its client may learn of, with the upstream's message; null for any other error. */
+/**
+ * Returns the answer to an error of the upstream that is passed to the client: overload, and invalid requests, with the upstream's message. Null
+ * for any other error, of which the client learns no details.
+ *
+ * @param text - Body of the upstream's answer.
+ */
 export function passedRefusal(answer: Pick<UpstreamAnswer, "status" | "retryAfter">, text: string): ForwardedAnswer | null {
-  const parsed = upstreamError.safeParse(flatErrors(text));
+  const parsed = upstreamError.safeParse(nestedError(text));
   if (answer.status === 429 || answer.status === 503) {
     const message = parsed.success ? parsed.data.error.message : "The server that samples this model has no room now";
     return refusal(answer.status, { message, code: "E_OVERLOADED" }, answer.retryAfter ?? "1");
@@ -39,8 +44,8 @@ export function passedRefusal(answer: Pick<UpstreamAnswer, "status" | "retryAfte
   return null;
 }
 
-/** Returns an error body with its fields under `error`; older servers have them at the top level. */
-function flatErrors(text: string): unknown {
+/** Parses an error body, and returns it with its fields under `error`; older servers have them at the top level. */
+function nestedError(text: string): unknown {
   const body = parseJson(text);
   return isRecord(body) && body["object"] === "error" ? { error: body } : body;
 }
@@ -49,7 +54,7 @@ function refusal(status: ErrorStatus, fields: ErrorBodyFields, retryAfter: strin
   return { kind: "refusal", status, body: toErrorBody(status, fields), retryAfter };
 }
 
-/** Returns the answer to a request whose upstream cannot answer now. */
+/** Returns the answer to a request that the upstream cannot answer now. */
 export function unavailable(message: string): ForwardedAnswer {
   return refusal(503, { message, code: "E_OVERLOADED" }, "1");
 }

@@ -1,43 +1,39 @@
-/** Forwarding of chat completions to another server that samples the model. Request and response bodies pass unchanged except for names. */
+/**
+ * Forwarding of chat completions to the servers of an upstream, which sample the model. `forward` tries one server after the other; bodies of
+ * requests and answers pass unchanged except for names and for the members that the methods of `ChatForwarder` set.
+ */
 import { setMaxListeners } from "node:events";
 import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
-import type { PooledServer, UpstreamPool } from "../../../engine/upstream/pool.ts";
+import type { PooledServer } from "../../../engine/upstream/pool.ts";
 import { upstreamText, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
 import { EngineError, OverloadedError, UnsupportedError } from "../../../base/errors.ts";
 import { CHAT_FIELDS, type ChatField } from "../../../base/schema/chat-fields.ts";
-import { getOrThrow, messageOf } from "../../../base/util/values.ts";
+import { getOrThrow, isRecord, messageOf, parseJson } from "../../../base/util/values.ts";
 import type { Members } from "../../../dialects/index.ts";
 import type { ServiceLogger } from "../../common/logger.ts";
 import { requestField, type RequestScope, type ServiceObserver } from "../../observability/observer.ts";
-import { rememberingFind, resolvedNameOf, type FoundCheckpoint } from "../../models/policies.ts";
 import type { StoredFiles } from "../../stored-files/stored-files.ts";
-import type { Store } from "../../store/tables.ts";
 import type { Principal } from "../../http/principal.ts";
 import type { Charged } from "../../quotas/quotas.ts";
 import { observeChat } from "../../quotas/observe-chat.ts";
 import { ForwardedObservation } from "./observed.ts";
 import { limitedText, salted } from "./body.ts";
 import { passedRefusal, unavailable, type ForwardedAnswer } from "./answers.ts";
-import type { Visibility } from "../../store/visibility.ts";
 import { requestSignal } from "../request/client-signal.ts";
 import type { TokenLimit } from "../request/effective-request.ts";
 import { FIELD_NAMES } from "../request/fields.ts";
 import type { ForwardableRequest } from "../request/opened-chat.ts";
 import { forwardedStream } from "./forwarded-stream.ts";
+import { TargetResolver, type Target, type TargetOptions } from "./target.ts";
 import { IgnoredFieldLog } from "../request/ignored-fields.ts";
 import { memberText, withMember, withoutMember } from "../text/json-members.ts";
-import { isRecord, parseJson } from "../../../base/util/values.ts";
 
 /** Options of {@link ChatForwarder}. */
-export interface ForwarderOptions {
-  readonly upstream: UpstreamPool;
-  readonly store: Store;
+export interface ForwarderOptions extends TargetOptions {
   readonly files: Pick<StoredFiles, "openCheckpoint">;
   /** Data directory; the paths of state directories are relative to it. */
   readonly root: string;
-  /** Base model for requests that name no model. */
-  readonly defaultBase: string;
   readonly logger: ServiceLogger;
   readonly observer: ServiceObserver;
   /** Aborted when the service ends the requests that still run. @default never */
@@ -58,32 +54,25 @@ export interface ForwardCall {
   readonly charged: Charged | null;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
-  /** Limits of the output tokens in the body that are lowered to `maxOutputTokens`. @default none */
+  /** Limits of output tokens in the body, which are lowered to `maxOutputTokens` if they are larger. @default none */
   readonly limits?: readonly TokenLimit[] | undefined;
   /** Max output tokens of each choice, also where the body does not limit them. @default the limit of the body */
   readonly maxOutputTokens?: number | undefined;
 }
 
-/** Model of a forwarded request. */
-interface Target {
-  /** Name of the base model, or of the adapter, on the upstream. */
-  readonly name: string;
-  /** Identifier of the base model. */
-  readonly base: string;
-  /** Value of `model` in the response. */
-  readonly resolvedName: string;
-  /** Max tokens of prompt and output; null if the upstream does not report it. */
-  readonly contextLength: number | null;
-  /** Checkpoint of the adapter; null for a base model, which is always loaded on the upstream. */
-  readonly adapter: FoundCheckpoint | null;
-}
-
-/** Use of a model on one server. */
-interface Use {
+/** Use of a model on one server, for one request. */
+interface ModelUse {
   /** Ends the use. */
   readonly release: () => void;
-  /** Called if the server responds that it does not have the model. */
+  /** Marks the model as not loaded, after the server has responded that it does not have the model. */
   readonly forget: () => void;
+}
+
+/** Options for reading a whole answer. */
+interface WholeOptions {
+  readonly rename: string | null;
+  readonly call: ForwardCall;
+  readonly observation: ForwardedObservation | null;
 }
 
 /** Max characters of an upstream's answer in a log entry. */
@@ -92,7 +81,7 @@ const MAX_LOGGED_CHARACTERS = 500;
 /** Sender of chat completions to the upstream. Loads the adapters of trained models into the upstream when requests need them. */
 export class ChatForwarder {
   readonly #options: ForwarderOptions;
-  readonly #find: ReturnType<typeof rememberingFind>;
+  readonly #targets: TargetResolver;
   readonly #unknownFields = new IgnoredFieldLog(
     "A forwarded chat completion request carries a field that neither this service nor the upstream's description names; the upstream may ignore it",
   );
@@ -101,7 +90,7 @@ export class ChatForwarder {
     this.#options = options;
     // Each running request adds a listener and removes it when it ends.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
-    this.#find = rememberingFind(options.store);
+    this.#targets = new TargetResolver(options);
   }
 
   /**
@@ -112,41 +101,41 @@ export class ChatForwarder {
    *   them.
    */
   async forward(call: ForwardCall): Promise<ForwardedAnswer | null> {
-    const target = await this.#target(call.request.model, call.principal.visibility);
+    const target = await this.#targets.resolve(call.request.model, call.principal.visibility);
     if (target === null) return null;
     const observation = this.#observe(call, target);
-    let failure: unknown = new EngineError("The upstream did not answer");
-    let answer: ForwardedAnswer | null = null;
-    try {
-      answer = await this.#toAnyServer(call, target, observation);
-      failure = answer.kind === "refusal" ? new EngineError(`The upstream answered ${answer.status}`) : null;
-      return answer;
-    } catch (error) {
-      failure = error;
+    const answer = await this.#toAnyServer(call, target, observation).catch((error: unknown) => {
+      observation?.end(error);
       throw error;
-    } finally {
-      // A stream reports its end itself.
-      if (answer?.kind !== "stream") observation?.end(failure);
-    }
+    });
+    // A stream reports its end itself.
+    if (answer.kind === "whole") observation?.end(null);
+    if (answer.kind === "refusal") observation?.end(new EngineError(`The upstream answered ${answer.status}`));
+    return answer;
   }
 
   /** Whether the upstream samples the model of a request. */
   async samples({ model }: ForwardableRequest, { visibility }: Principal): Promise<boolean> {
-    return (await this.#target(model, visibility)) !== null;
+    return (await this.#targets.resolve(model, visibility)) !== null;
   }
 
-  /** Sends the request to one server after the other, until one answers. */
+  /**
+   * Sends the request to one server after the other, until one answers. A full server (429) is skipped; an unavailable one (503, or without a
+   * connection) is also marked as down. If no server answers, returns the answer of the last one.
+   */
   async #toAnyServer(call: ForwardCall, target: Target, observation: ForwardedObservation | null): Promise<ForwardedAnswer> {
     const { upstream, logger } = this.#options;
     const tried = new Set<PooledServer>();
     let answer = unavailable("All servers that sample this model are drained; send the request again in a moment");
-    for (let server = upstream.choose(call.session, tried); server !== undefined; server = upstream.choose(call.session, tried)) {
+    for (;;) {
+      const server = upstream.choose(call.session, tried);
+      if (server === undefined) return answer;
       tried.add(server);
       try {
         answer = await this.#toServer(server, call, { target, observation });
-        const isFull = answer.kind === "refusal" && answer.status === 429;
-        if (isFull) continue;
-        if (answer.kind !== "refusal" || answer.status !== 503) return answer;
+        if (answer.kind !== "refusal") return answer;
+        if (answer.status === 429) continue;
+        if (answer.status !== 503) return answer;
       } catch (error) {
         if (!(error instanceof OverloadedError)) throw error;
         logger.error("The upstream cannot be reached", { ...requestField(call.scope), server: server.url, error: messageOf(error.cause) });
@@ -154,7 +143,6 @@ export class ChatForwarder {
       }
       server.markDown();
     }
-    return answer;
   }
 
   /** Sends the request to a server, and releases its adapter when the answer or its stream ends. */
@@ -164,45 +152,39 @@ export class ChatForwarder {
     { target, observation }: { readonly target: Target; readonly observation: ForwardedObservation | null },
   ): Promise<ForwardedAnswer> {
     const { signal, release } = requestSignal(call.signal, this.#options.signal);
-    let use: Use | null = null;
+    let use: ModelUse | null = null;
     let isStreaming = false;
     server.running++;
-    const onEnd = () => {
+    const releaseAll = () => {
       server.running--;
       release();
       use?.release();
     };
     try {
-      use = await this.#use(server, target);
-      const asked = await this.#bodyFor(server, target, { call, body: limitedText(call, target.contextLength) });
-      const body = observation === null ? asked : await this.#withUsage(asked, server, { target, request: call.request });
+      use = await this.#startUse(server, target);
+      const requestedBody = await this.#bodyFor(server, target, { call, body: limitedText(call, target.contextLength) });
+      const body = observation === null ? requestedBody : await this.#withUsage(requestedBody, server, { target, request: call.request });
       const answer = await server.upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
       if (answer.status >= 400) return await this.#refusal(answer, { target, use, scope: call.scope });
       const rename = target.name === target.resolvedName ? null : target.resolvedName;
       if (!answer.contentType.includes("text/event-stream")) return await this.#whole(answer, { rename, call, observation });
       isStreaming = true;
-      const onStreamEnd = (error: unknown) => {
+      const onEnd = (error: unknown) => {
         observation?.end(error);
-        onEnd();
+        releaseAll();
       };
-      const { asksForUsage } = call.request;
-      const onEvent = observation === null ? undefined : (json: string) => observation.takeEvent(json) && !asksForUsage;
-      return { kind: "stream", events: forwardedStream(answer.body, { rename, onEnd: onStreamEnd, onEvent }) };
+      // The event with token counts is left out if only the observation requested it.
+      const { requestsUsage } = call.request;
+      const onEvent = observation === null ? undefined : (json: string) => observation.takeEvent(json) && !requestsUsage;
+      return { kind: "stream", events: forwardedStream(answer.body, { rename, onEnd, onEvent }) };
     } finally {
       // A stream outlives this call and releases its resources when it ends.
-      if (!isStreaming) onEnd();
+      if (!isStreaming) releaseAll();
     }
   }
 
-  /** Reads a whole answer. */
-  async #whole(
-    answer: UpstreamAnswer,
-    {
-      rename,
-      call,
-      observation,
-    }: { readonly rename: string | null; readonly call: ForwardCall; readonly observation: ForwardedObservation | null },
-  ): Promise<ForwardedAnswer> {
+  /** Reads a whole answer. `rename` is the new value of `model`; null leaves it unchanged. */
+  async #whole(answer: UpstreamAnswer, { rename, call, observation }: WholeOptions): Promise<ForwardedAnswer> {
     const text = await upstreamText(answer);
     const members = membersOf(text);
     if (members === null) {
@@ -218,7 +200,7 @@ export class ChatForwarder {
     return { kind: "whole", members: { ...members, model: rename }, json: withMember(text, "model", JSON.stringify(rename)) };
   }
 
-  /** Charges a request to its accounts, and returns its observation; null if nobody observes it. */
+  /** Charges a request to its accounts, and returns its observation; null without accounts and observers. */
   #observe({ request, charged, scope, dialect }: ForwardCall, { base, resolvedName: model }: Target): ForwardedObservation | null {
     const { choices, isStream } = request;
     const messages = () => (parseJson(request.text()) as { readonly messages?: readonly unknown[] }).messages ?? [];
@@ -230,37 +212,15 @@ export class ChatForwarder {
   async #withUsage(
     body: string,
     { upstream }: PooledServer,
-    { target, request: { isStream, asksForUsage } }: { readonly target: Target; readonly request: ForwardableRequest },
+    { target, request: { isStream, requestsUsage } }: { readonly target: Target; readonly request: ForwardableRequest },
   ): Promise<string> {
-    if (!isStream || asksForUsage || !(await upstream.capabilities.supports("stream_options", target.name))) return body;
+    if (!isStream || requestsUsage || !(await upstream.capabilities.supports("stream_options", target.name))) return body;
     const options = parseJson(memberText(body, "stream_options") ?? "null");
     return withMember(body, "stream_options", JSON.stringify({ ...(isRecord(options) ? options : {}), include_usage: true }));
   }
 
-  /** Returns the model to request from the upstream; null if the model is sampled locally. */
-  async #target(model: unknown, visibility: Visibility): Promise<Target | null> {
-    const { upstream, defaultBase } = this.#options;
-    const id = model === undefined || model === null || model === "" ? defaultBase : model;
-    if (typeof id !== "string") return null;
-    const base = upstream.baseModels.get(id);
-    // The local route rejects a key that may not sample base models.
-    if (base !== undefined && visibility.modelId !== null) return null;
-    const ofBase = (name: string) => ({ base: name, contextLength: upstream.contextLengthOf(name) });
-    if (base !== undefined) return { name: base, resolvedName: id, ...ofBase(id), adapter: null };
-    // The local route rejects unknown names.
-    const found = await this.#find(id, [], visibility).catch(() => null);
-    const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
-    if (found === null || name === undefined) return null;
-    const { model: row, checkpoint } = found;
-    const shared = { resolvedName: resolvedNameOf(id, found), ...ofBase(row.base_model) };
-    // Step 0 is the base model itself: a new adapter changes nothing.
-    if (checkpoint.state_dir === null) return { name, ...shared, adapter: null };
-    if (upstream.options.adapters !== true || row.lora === null) return null;
-    return { name: `whetstone-${checkpoint.id}`, ...shared, adapter: found };
-  }
-
   /** Starts the use of a model on a server. The files of an adapter exist as long as its use, because the server may read them at any time. */
-  async #use({ adapters }: PooledServer, { adapter, name, resolvedName }: Target): Promise<Use> {
+  async #startUse({ adapters }: PooledServer, { adapter, name, resolvedName }: Target): Promise<ModelUse> {
     if (adapter === null) return { release: () => {}, forget: () => {} };
     const opened = await this.#options.files.openCheckpoint(adapter.model, adapter.checkpoint);
     try {
@@ -285,7 +245,12 @@ export class ChatForwarder {
     return upstream.options.dataDir === undefined ? local : join(upstream.options.dataDir, relative(root, local));
   }
 
-  /** Returns the body with the upstream's names; every other byte is unchanged, so that numbers keep all their digits. */
+  /**
+   * Returns the body with the upstream's names of model and fields, and with the salt of the caller; every other byte is unchanged, so that
+   * numbers keep all their digits.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` for a field with an effect that the upstream does not support or confirm.
+   */
   async #bodyFor(
     { upstream: { capabilities } }: PooledServer,
     { name }: Target,
@@ -315,7 +280,7 @@ export class ChatForwarder {
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
   async #refusal(
     answer: UpstreamAnswer,
-    { target: { name }, use, scope }: { readonly target: Target; readonly use: Use; readonly scope: RequestScope },
+    { target: { name }, use, scope }: { readonly target: Target; readonly use: ModelUse; readonly scope: RequestScope },
   ): Promise<ForwardedAnswer> {
     const text = await upstreamText(answer);
     const passed = passedRefusal(answer, text);

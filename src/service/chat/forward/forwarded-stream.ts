@@ -24,72 +24,77 @@ const BROKEN = toErrorBody(500, { message: "Internal server error", code: "E_ENG
  * source that fails, or ends without `[DONE]`, ends in an error event, as every stream of the chat route does.
  *
  * @param source - Bytes of the other server's stream.
- * @param options - New model name and the callback for the end.
+ * @param options - New model name and callbacks.
  */
 export function forwardedStream(
   source: AsyncIterable<Uint8Array>,
   { rename, onEnd, onEvent }: ForwardedStreamOptions,
 ): ReadableStream<Uint8Array> {
   const events = wholeEvents(source);
-  const model = rename === null ? null : JSON.stringify(rename);
-  const isUnread = model === null && onEvent === undefined;
+  const modelJson = rename === null ? null : JSON.stringify(rename);
+  const isUnchanged = modelJson === null && onEvent === undefined;
+  /** Whether `[DONE]` was read. */
   let isDone = false;
-  let isOver = false;
-  const end = (error: unknown) => {
-    if (!isOver) onEnd(error);
-    isOver = true;
+  let hasEnded = false;
+  const endOnce = (error: unknown) => {
+    if (!hasEnded) onEnd(error);
+    hasEnded = true;
   };
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        let isAborted = false;
-        let failure = BROKEN;
-        let reason: unknown = null;
+        let failure: unknown = null;
         try {
           const { done, value } = await events.next();
           if (done !== true) {
             isDone ||= includesDone(value);
-            return controller.enqueue(isUnread ? value : changed(value, model, onEvent));
+            return controller.enqueue(isUnchanged ? value : changedEvents(value, modelJson, onEvent));
           }
+          if (!isDone) failure = new EngineError("The upstream's stream ended early");
         } catch (error) {
-          reason = error;
-          isAborted = isAbort(error);
-          if (error instanceof ShutdownError) failure = toChatError(error).body;
+          failure = error;
         }
         // A client that has disconnected gets no error event.
-        if (!isDone && !isAborted) controller.enqueue(Buffer.from(`data: ${JSON.stringify(failure)}\n\ndata: [DONE]\n\n`));
-        end(reason ?? (isDone ? null : new EngineError("The upstream's stream ended early")));
+        if (!isDone && !isAbort(failure)) controller.enqueue(errorEvents(failure));
+        endOnce(failure);
         controller.close();
       },
       async cancel() {
-        end(clientGone());
+        endOnce(clientGone());
         await events.return(undefined);
       },
     },
+    // Nothing is read ahead of the reader.
     { highWaterMark: 0 },
   );
 }
 
+/** Returns the last events of a stream that fails. Only the reason of a shutdown is stated. */
+function errorEvents(failure: unknown): Buffer {
+  const body = failure instanceof ShutdownError ? toChatError(failure).body : BROKEN;
+  return Buffer.from(`data: ${JSON.stringify(body)}\n\ndata: [DONE]\n\n`);
+}
+
 /** Returns the offset just after the last complete event; a blank line ends an event. */
 function endOfEvents(bytes: Buffer): number {
-  const ends = ["\n\n", "\r\n\r\n"].map((blank) => {
-    const at = bytes.lastIndexOf(blank);
-    return at === -1 ? 0 : at + blank.length;
+  const ends = ["\n\n", "\r\n\r\n"].map((blankLine) => {
+    const start = bytes.lastIndexOf(blankLine);
+    return start === -1 ? 0 : start + blankLine.length;
   });
   return Math.max(...ends);
 }
 
-/** Yields several events at a time. Bytes of an incomplete event are held back, and dropped if the source ends. */
+/** Yields complete events, several at a time. Bytes of an incomplete event are held back, and dropped if the source ends. */
 async function* wholeEvents(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, undefined> {
-  let rest = Buffer.alloc(0);
+  let incompleteEvent = Buffer.alloc(0);
   for await (const chunk of source) {
-    const bytes = Buffer.concat([rest, chunk]);
+    const bytes = Buffer.concat([incompleteEvent, chunk]);
     const end = endOfEvents(bytes);
-    rest = bytes.subarray(end);
+    incompleteEvent = bytes.subarray(end);
     if (end > 0) yield bytes.subarray(0, end);
   }
   // Some servers omit the last blank line.
-  if (includesDone(rest)) yield Buffer.from(`${rest.toString().trimEnd()}\n\n`);
+  if (includesDone(incompleteEvent)) yield Buffer.from(`${incompleteEvent.toString().trimEnd()}\n\n`);
   return undefined;
 }
 
@@ -103,13 +108,13 @@ function includesDone(events: Buffer): boolean {
 }
 
 /**
- * Returns the events with every `model` replaced, and without those that `onEvent` leaves out. Each event is one line.
+ * Returns events with every `model` replaced, without the events that `onEvent` leaves out. The data of an event is one line.
  *
- * @param model - JSON of the new name; null leaves it unchanged.
+ * @param modelJson - JSON of the new name; null leaves `model` unchanged.
  */
-function changed(events: Buffer, model: string | null, onEvent: ForwardedStreamOptions["onEvent"]): Buffer {
+function changedEvents(events: Buffer, modelJson: string | null, onEvent: ForwardedStreamOptions["onEvent"]): Buffer {
   const lines = events.toString().split("\n");
-  const kept: string[] = [];
+  const changedLines: string[] = [];
   let isLeftOut = false;
   for (const line of lines) {
     const isBlank = line.trimEnd() === "";
@@ -120,14 +125,15 @@ function changed(events: Buffer, model: string | null, onEvent: ForwardedStreamO
     }
     const json = line.startsWith("data: {") ? line.slice("data: ".length).trimEnd() : null;
     isLeftOut = json !== null && onEvent?.(json) === true;
-    if (!isLeftOut) kept.push(json === null || model === null ? line : renamedLine(line, json, model));
+    if (isLeftOut) continue;
+    changedLines.push(json === null || modelJson === null ? line : renamedLine(line, json, modelJson));
   }
-  return Buffer.from(kept.join("\n"));
+  return Buffer.from(changedLines.join("\n"));
 }
 
-/** Returns a line with `model` replaced by `value`; an event without a `model`, such as an error, is unchanged. */
-function renamedLine(line: string, json: string, value: string): string {
+/** Returns a line with `model` replaced; an event without a `model`, such as an error, is unchanged. */
+function renamedLine(line: string, json: string, modelJson: string): string {
   const event = parseJson(json);
   if (!isRecord(event) || !("model" in event)) return line;
-  return `data: ${withMember(json, "model", value)}`;
+  return `data: ${withMember(json, "model", modelJson)}`;
 }

@@ -1,5 +1,5 @@
 /** Observation of forwarded chat completions: token counts and finish reasons, read from the answer of the upstream. */
-import { isRecord, parseJson } from "../../../base/util/values.ts";
+import { getOrInsert, isRecord, parseJson } from "../../../base/util/values.ts";
 import type { Members } from "../../../dialects/index.ts";
 import type { ChatObserver } from "../../observability/observer.ts";
 
@@ -11,12 +11,14 @@ interface Usage {
 
 /** Choice of an answer, as received so far. */
 interface SeenChoice {
+  /** Finish reason; `unknown` before the end. */
   finishReason: string;
   /** Number of events with a part of the text. */
   parts: number;
   text: string;
 }
 
+/** Returns a numeric member of an object; 0 for anything else. */
 function numberIn(value: unknown, name: string): number {
   const number = isRecord(value) ? value[name] : undefined;
   return typeof number === "number" ? number : 0;
@@ -27,7 +29,7 @@ function usageOf(value: unknown): Usage | null {
   return { promptTokens: numberIn(value, "prompt_tokens"), generatedTokens: numberIn(value, "completion_tokens") };
 }
 
-/** Observed answer of the other server. */
+/** Observation of one answer: reads it whole (`take`) or event by event (`takeEvent`), and reports it to the observer at its end. */
 export class ForwardedObservation {
   readonly #observer: ChatObserver;
   readonly #base: string;
@@ -55,28 +57,32 @@ export class ForwardedObservation {
     return Array.isArray(event["choices"]) && event["choices"].length === 0 && isRecord(event["usage"]);
   }
 
-  /** Reports the choices and the end. If the upstream sent no token counts, each event of a choice counts as one token. */
+  /**
+   * Reports the choices and the end. The upstream counts the tokens of all choices together, so that each choice gets an equal part, and the
+   * first one the remainder. If the upstream sent no token counts, each event of a choice counts as one token.
+   */
   end(error: unknown): void {
-    const choices = [...this.#choices];
-    const counted = choices.map(([, { parts }]) => parts).reduce((sum, parts) => sum + parts, 0);
-    const { promptTokens, generatedTokens } = this.#usage ?? { promptTokens: 0, generatedTokens: counted };
+    let parts = 0;
+    for (const choice of this.#choices.values()) parts += choice.parts;
+    const { promptTokens, generatedTokens } = this.#usage ?? { promptTokens: 0, generatedTokens: parts };
     this.#observer.admitted({ base: this.#base, model: this.#model, responseId: this.#responseId, promptTokens, sampling: null, stop: [] });
-    const each = Math.floor(generatedTokens / Math.max(1, choices.length));
-    for (const [at, [index, { finishReason, text }]] of choices.entries()) {
-      const tokens = at === 0 ? generatedTokens - each * (choices.length - 1) : each;
+    const equalPart = Math.floor(generatedTokens / Math.max(1, this.#choices.size));
+    let tokens = generatedTokens - equalPart * (this.#choices.size - 1);
+    for (const [index, { finishReason, text }] of this.#choices) {
       this.#observer.choiceFinished({ index, finishReason, tokens, cachedTokens: 0, text });
+      tokens = equalPart;
     }
     this.#observer.ended(error);
   }
 
+  /** Reads identifier, token counts and choices. `part` is the member of a choice that has its text. */
   #takeChoices(answer: Members, part: "message" | "delta"): void {
     if (typeof answer["id"] === "string") this.#responseId = answer["id"];
     this.#usage = usageOf(answer["usage"]) ?? this.#usage;
     const choices: readonly unknown[] = Array.isArray(answer["choices"]) ? answer["choices"] : [];
     for (const choice of choices) {
       if (!isRecord(choice)) continue;
-      const seen = this.#choices.get(numberIn(choice, "index")) ?? { finishReason: "unknown", parts: 0, text: "" };
-      this.#choices.set(numberIn(choice, "index"), seen);
+      const seen = getOrInsert(this.#choices, numberIn(choice, "index"), () => ({ finishReason: "unknown", parts: 0, text: "" }));
       if (typeof choice["finish_reason"] === "string") seen.finishReason = choice["finish_reason"];
       const content = isRecord(choice[part]) ? choice[part]["content"] : undefined;
       if (typeof content !== "string" || content === "") continue;

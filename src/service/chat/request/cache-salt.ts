@@ -1,4 +1,4 @@
-/** Salts of the prefix cache: no entity finds the prompts of another one in it. */
+/** Salts of the prefix cache, by which an entity finds no prompts of another entity in it: a request reads only entries with its own salt. */
 import { createHmac, randomBytes } from "node:crypto";
 import type { Engine } from "../../../engine/port.ts";
 import { UnsupportedError } from "../../../base/errors.ts";
@@ -11,13 +11,13 @@ const SECRET = randomBytes(32);
  * Returns the salt of the prefix cache for a request: the requested one in the default namespace, otherwise a digest of namespace and
  * requested salt.
  *
- * @param asked - Salt in the request; null without one.
+ * @param requested - Salt in the request; null without one.
  */
-export function cacheSaltOf(asked: string | null, principal: Principal): string | null {
+export function cacheSaltOf(requested: string | null, principal: Principal): string | null {
   const namespace = cacheNamespace(principal);
-  if (namespace === null) return asked;
+  if (namespace === null) return requested;
   return createHmac("sha256", SECRET)
-    .update(JSON.stringify([namespace, asked]))
+    .update(JSON.stringify([namespace, requested]))
     .digest("base64url");
 }
 

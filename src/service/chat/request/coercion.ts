@@ -10,6 +10,7 @@ const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
 const INTEGER_TEXT = /^\s*[+-]?\d+(?:\.0*)?\s*$/;
 const NUMBER_TEXT = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$/;
+/** Words for booleans, in lower case. */
 const BOOLEAN_WORDS = new Map([
   ...["1", "true", "t", "yes", "y", "on"].map((word) => [word, true] as const),
   ...["0", "false", "f", "no", "n", "off"].map((word) => [word, false] as const),
@@ -30,6 +31,7 @@ export function toBoolean(value: unknown): boolean | undefined {
   return typeof value === "string" ? BOOLEAN_WORDS.get(value.toLowerCase()) : undefined;
 }
 
+/** Returns the finite number that a value represents, or undefined if it represents none. */
 function toNumber(value: unknown): number | undefined {
   if (typeof value === "number") return Number.isFinite(value) ? value : undefined;
   if (typeof value === "boolean") return value ? 1 : 0;
@@ -44,12 +46,14 @@ function toNumber(value: unknown): number | undefined {
  */
 const MAX_DIGITS = 40;
 
+/** Returns the integer that a value represents, with all its digits, or undefined if it represents none. */
 function toBigInt(value: unknown): bigint | undefined {
   if (typeof value === "bigint") return value;
-  if (typeof value === "string")
-    return value.length <= MAX_DIGITS && INTEGER_TEXT.test(value)
-      ? BigInt(value.trim().replace(/^\+/, "").replace(/\.0*$/, ""))
-      : undefined;
+  if (typeof value === "string") {
+    if (value.length > MAX_DIGITS || !INTEGER_TEXT.test(value)) return undefined;
+    const digits = value.trim().replace(/^\+/, "").replace(/\.0*$/, "");
+    return BigInt(digits);
+  }
   const number = toInteger(value);
   return number === undefined ? undefined : BigInt(number);
 }
@@ -59,6 +63,7 @@ const INTEGER_SCHEMA = { type: "string", pattern: "^[+-]?[0-9]+(?:\\.0*)?$" };
 const NUMBER_SCHEMA = { type: "string", pattern: "^[+-]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?$" };
 const BOOLEAN_SCHEMA = { type: "string", pattern: `^(?:${[...BOOLEAN_WORDS.keys()].map(anyCase).join("|")})$` };
 
+/** Returns the source of a pattern that matches a word in any case. */
 function anyCase(word: string): string {
   return word.replace(/[a-z]/gu, (letter) => `[${letter}${letter.toUpperCase()}]`);
 }
@@ -103,20 +108,22 @@ export const strictString = lax("a string", (value) => (typeof value === "string
 export function laxInt64(min: bigint = INT64_MIN) {
   const convert = z.unknown().transform((value, context): bigint => {
     const integer = toBigInt(value);
-    const expected =
-      integer === undefined
-        ? `an integer${typeof value === "string" && value.length > MAX_DIGITS ? ` of at most ${MAX_DIGITS} characters` : ""}, got ${shown(value)}`
-        : integer < min
-          ? `an integer greater than or equal to ${min} (greater_than_equal), got ${integer}`
-          : integer > INT64_MAX
-            ? `an integer less than or equal to ${INT64_MAX} (less_than_equal), got ${integer}`
-            : undefined;
-    if (integer !== undefined && expected === undefined) return integer;
-    context.addIssue({ code: "custom", message: `expected ${expected}` });
+    if (integer !== undefined && integer >= min && integer <= INT64_MAX) return integer;
+    context.addIssue({ code: "custom", message: `expected ${int64Problem(value, integer, min)}` });
     return z.NEVER;
   });
   // The doubles nearest to the bounds of the type lie outside them, so these bounds are omitted from the schema.
   const bound = min === INT64_MIN ? {} : { minimum: Number(min) };
-  const text = { ...INTEGER_SCHEMA, maxLength: MAX_DIGITS };
-  return convert.meta({ anyOf: [{ type: "integer", ...bound }, text, { type: "boolean" }], description: "A signed 64-bit integer." });
+  const textSchema = { ...INTEGER_SCHEMA, maxLength: MAX_DIGITS };
+  return convert.meta({ anyOf: [{ type: "integer", ...bound }, textSchema, { type: "boolean" }], description: "A signed 64-bit integer." });
+}
+
+/** Returns the expected and the actual value for a value that is not a 64-bit integer of at least `min`. */
+function int64Problem(value: unknown, integer: bigint | undefined, min: bigint): string {
+  if (integer === undefined) {
+    const length = typeof value === "string" && value.length > MAX_DIGITS ? ` of at most ${MAX_DIGITS} characters` : "";
+    return `an integer${length}, got ${shown(value)}`;
+  }
+  if (integer < min) return `an integer greater than or equal to ${min} (greater_than_equal), got ${integer}`;
+  return `an integer less than or equal to ${INT64_MAX} (less_than_equal), got ${integer}`;
 }

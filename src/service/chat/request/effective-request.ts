@@ -1,13 +1,16 @@
-/** Conversion of an agent's request into the request that is sampled for its session. */
-import type { Members } from "../../../dialects/index.ts";
+/**
+ * Conversion of an agent's request into the request that is sampled for its session (`effectiveRequest`), and changes of its limits of output
+ * tokens in the JSON text (`tokenLimitsIn`, `withTokenLimit`).
+ */
+import { without, type Members } from "../../../dialects/index.ts";
 import { ArgumentError } from "../../../base/errors.ts";
 import type { SessionSampling } from "../../../base/schema/index.ts";
 import { memberSpan, withMember } from "../text/json-members.ts";
 import { toBoolean, toInteger } from "./coercion.ts";
 import { isRecord } from "../../../base/util/values.ts";
 
-/** Parts of the answer that the agent asked for. Session requests always have token ids and log-probabilities. */
-export interface Asked {
+/** Parts of the answer that the agent requested. The effective request always has token ids and log-probabilities. */
+export interface RequestedParts {
   /** Whether the answer is streamed. */
   readonly isStream: boolean;
   /** Whether the answer has log-probabilities. */
@@ -35,7 +38,7 @@ export interface SessionFields {
 export interface EffectiveRequest {
   /** Fields of the body, with the fields of the session. */
   readonly fields: Members;
-  readonly asked: Asked;
+  readonly requested: RequestedParts;
   /** Max output tokens of each choice, at least 1; null if the request does not limit them. */
   readonly maxTokens: number | null;
 }
@@ -54,32 +57,32 @@ const TOKEN_LIMIT_NAMES = ["max_completion_tokens", "max_tokens"];
  *
  * @throws ArgumentError `E_ARGUMENT` for more than {@link MAX_CHOICES} choices.
  */
-export function effectiveRequest(given: Members, session: SessionFields): EffectiveRequest {
-  const isAsked = (name: string): boolean => toBoolean(given[name]) === true;
-  const asked: Asked = {
-    isStream: isAsked("stream"),
-    logprobs: isAsked("logprobs") && given["top_logprobs"] !== null,
-    tokenIds: isAsked("return_token_ids"),
-    usage: asksUsage(given["stream_options"]),
-    n: toInteger(given["n"]) ?? 1,
+export function effectiveRequest(members: Members, session: SessionFields): EffectiveRequest {
+  const isTrue = (name: string): boolean => toBoolean(members[name]) === true;
+  const requested: RequestedParts = {
+    isStream: isTrue("stream"),
+    logprobs: isTrue("logprobs") && members["top_logprobs"] !== null,
+    tokenIds: isTrue("return_token_ids"),
+    usage: requestsUsage(members["stream_options"]),
+    n: toInteger(members["n"]) ?? 1,
   };
-  if (asked.n > MAX_CHOICES) {
+  if (requested.n > MAX_CHOICES) {
     throw new ArgumentError(
-      `Expected \`n\` to be at most ${MAX_CHOICES} in a request of a session, got ${asked.n}. Send several requests`,
+      `Expected \`n\` to be at most ${MAX_CHOICES} in a request of a session, got ${requested.n}. Send several requests`,
       { param: "n" },
     );
   }
-  const fields = withSampling(given, session);
+  const fields = withSampling(members, session);
   fields["model"] = session.model;
   fields["return_token_ids"] = true;
-  // Alternatives without `logprobs: true` are an error of the request.
-  if (!isAsked("logprobs") && fields["top_logprobs"] === undefined) fields["logprobs"] = true;
+  // `top_logprobs` without `logprobs: true` is an error that the validation of the request must still find.
+  if (!isTrue("logprobs") && fields["top_logprobs"] === undefined) fields["logprobs"] = true;
   if (fields["top_logprobs"] === null) delete fields["top_logprobs"];
-  return { fields, asked, maxTokens: tokenLimit(fields) };
+  return { fields, requested, maxTokens: tokenLimit(fields) };
 }
 
-/** Whether `stream_options` ask for token counts. */
-function asksUsage(options: unknown): boolean {
+/** Whether `stream_options` request token counts. */
+function requestsUsage(options: unknown): boolean {
   if (typeof options !== "object" || options === null) return false;
   return !("include_usage" in options) || toBoolean(options.include_usage) === true;
 }
@@ -87,14 +90,14 @@ function asksUsage(options: unknown): boolean {
 /**
  * Returns the fields with the sampling fields of the session. Members of an object such as `chat_template_kwargs` are merged one by one.
  */
-function withSampling(given: Members, session: SessionFields): Record<string, unknown> {
-  const fields = { ...given };
-  for (const [name, value] of settings(session.defaults)) {
+function withSampling(members: Members, session: SessionFields): Record<string, unknown> {
+  const fields = { ...members };
+  for (const [name, value] of setEntries(session.defaults)) {
     const names = TOKEN_LIMIT_NAMES.includes(name) ? TOKEN_LIMIT_NAMES : [name];
     if (names.every((each) => fields[each] === undefined || fields[each] === null)) fields[name] = value;
     else if (isRecord(fields[name]) && isRecord(value)) fields[name] = { ...value, ...fields[name] };
   }
-  for (const [name, value] of settings(session.overrides)) {
+  for (const [name, value] of setEntries(session.overrides)) {
     if (TOKEN_LIMIT_NAMES.includes(name)) for (const each of TOKEN_LIMIT_NAMES) delete fields[each];
     fields[name] = isRecord(fields[name]) && isRecord(value) ? { ...fields[name], ...value } : value;
   }
@@ -102,17 +105,17 @@ function withSampling(given: Members, session: SessionFields): Record<string, un
 }
 
 /** Returns the fields that a session sets: a field that is null is not set. */
-function settings(sampling: SessionSampling): [string, unknown][] {
+function setEntries(sampling: SessionSampling): [string, unknown][] {
   return Object.entries(sampling).filter(([, value]) => value !== null);
 }
 
-/** Returns the limit of output tokens in a request; null without one. */
+/** Returns the limit of output tokens in a request, at least 1; null without a limit. */
 function tokenLimit(fields: Members): number | null {
-  const given = TOKEN_LIMIT_NAMES.map((name) => toInteger(fields[name])).find((value) => value !== undefined);
-  return given === undefined ? null : Math.max(given, 1);
+  const limit = TOKEN_LIMIT_NAMES.map((name) => toInteger(fields[name])).find((value) => value !== undefined);
+  return limit === undefined ? null : Math.max(limit, 1);
 }
 
-/** Limit of the output tokens in the JSON of a request: the span of its value. */
+/** Limit of output tokens in the JSON of a request, with the span of its value in the text. */
 export interface TokenLimit {
   readonly value: number;
   /** Start of the value, as an index into the JSON. */
@@ -121,7 +124,7 @@ export interface TokenLimit {
   readonly end: number;
 }
 
-/** Returns the limits of output tokens in a request. */
+/** Returns the limits of output tokens in a request, one per name that the request has. `json` is the text of `fields`. */
 export function tokenLimitsIn(json: string, fields: Members): TokenLimit[] {
   return TOKEN_LIMIT_NAMES.flatMap((name) => {
     const value = toInteger(fields[name]);
@@ -138,16 +141,19 @@ export function tokenLimitsIn(json: string, fields: Members): TokenLimit[] {
  */
 export function withTokenLimit(json: string, limits: readonly TokenLimit[], maxTokens: number | null): string {
   if (maxTokens === null) return json;
-  return limits
-    .filter(({ value }) => value > maxTokens)
-    .toSorted((a, b) => b.start - a.start)
-    .reduce((text, { start, end }) => text.slice(0, start) + String(maxTokens) + text.slice(end), json);
+  const largerLimits = limits.filter(({ value }) => value > maxTokens);
+  let lowered = json;
+  // From the end of the text, so that the spans before remain valid.
+  for (const { start, end } of largerLimits.toSorted((a, b) => b.start - a.start))
+    lowered = lowered.slice(0, start) + String(maxTokens) + lowered.slice(end);
+  return lowered;
 }
 
-/** Serializes a body, with 64-bit integers exact. */
+/** Serializes a body. A bigint is written as a number with all its digits. */
 export function bodyJson(fields: Members): string {
-  const entries = Object.entries(fields);
-  const large = entries.filter(([, value]) => typeof value === "bigint");
-  const text = JSON.stringify(large.length === 0 ? fields : Object.fromEntries(entries.filter(([, value]) => typeof value !== "bigint")));
-  return large.reduce((json, [name, value]) => withMember(json, name, String(value)), text);
+  const bigints = Object.entries(fields).filter(([, value]) => typeof value === "bigint");
+  if (bigints.length === 0) return JSON.stringify(fields);
+  let json = JSON.stringify(without(fields, new Set(bigints.map(([name]) => name))));
+  for (const [name, value] of bigints) json = withMember(json, name, String(value));
+  return json;
 }

@@ -1,3 +1,4 @@
+/** Errors of chat requests, and their conversion to responses. */
 import { BodyError } from "../../../dialects/index.ts";
 import { WhetstoneError } from "../../../base/errors.ts";
 import type { ErrorBody } from "../../../base/schema/error.ts";
@@ -37,11 +38,11 @@ export class OutputError extends WhetstoneError {
   }
 }
 
-/** Response to an error on the chat route. `isInternal` asks for a log entry, since the response body contains no details. */
+/** Response to an error of a chat request. */
 export interface ChatErrorAnswer {
   readonly status: ErrorStatus;
   readonly body: ErrorBody;
-  /** Whether the error is a failure of the service, which must be logged. */
+  /** Whether the error is a failure of the service, which must be logged because the body has no details. */
   readonly isInternal: boolean;
 }
 
@@ -52,7 +53,7 @@ function answer(status: ErrorStatus, fields: ErrorBodyFields): ChatErrorAnswer {
 /** Error `type` for a malformed body, as opposed to a field that fails a check against the model. */
 const BODY_TYPE = "Bad Request";
 
-/** Status by error code: an invalid field is a 400. Codes that are undefined here are answered with 500, without the message. */
+/** Status by error code; an invalid field is a 400, as in other servers. Codes with undefined are answered with 500, without the message. */
 const CHAT_STATUSES = {
   ...STATUSES,
   E_ARGUMENT: 400,
@@ -76,18 +77,18 @@ export function toChatError(error: unknown): ChatErrorAnswer {
     if (status !== undefined) {
       // A chat request names its base model, or a model trained on it, in `model`.
       const field = code === "E_BASE_MODEL" ? "model" : param;
-      const answered = answer(status, { message, param: field, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
-      if (error instanceof OutputError) answered.body.error.failed_generation = error.text;
-      return answered;
+      const response = answer(status, { message, param: field, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
+      if (error instanceof OutputError) response.body.error.failed_generation = error.text;
+      return response;
     }
   }
   return { ...answer(500, { message: "Internal server error", code: codeOfFailure(error) }), isInternal: true };
 }
 
-/** Returns status and body for a failure of a chat request as {@link toChatError}, and logs the error if the body omits its details. */
+/** Returns the response to a failure, see {@link toChatError}, and logs the error if the body omits its details. */
 export function explainFailure(error: unknown, scope: RequestScope, logger: ServiceLogger | undefined): ChatErrorAnswer {
-  const answered = toChatError(error);
-  if (answered.isInternal) {
+  const response = toChatError(error);
+  if (response.isInternal) {
     const { message, cause } = error instanceof Error ? error : { message: String(error), cause: undefined };
     logger?.error("A chat completion failed", {
       ...requestField(scope),
@@ -95,5 +96,5 @@ export function explainFailure(error: unknown, scope: RequestScope, logger: Serv
       ...(cause instanceof Error ? { cause: cause.message } : {}),
     });
   }
-  return answered;
+  return response;
 }

@@ -1,4 +1,7 @@
-/** Fields of a request body in the wire format. */
+/**
+ * Fields of a request body in the wire format: their schemas, made of the table `CHAT_FIELDS`, and the reading of a body with them
+ * (`readChatFields`).
+ */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { requestTool } from "../../../base/schema/chat.ts";
@@ -21,7 +24,7 @@ export interface RepetitionDetection {
   readonly minCount: number;
 }
 
-/** Lenient schemas of the field types. */
+/** Lenient schemas by field type, the member `type` of a row of `CHAT_FIELDS`. */
 export const WIRE_TYPES = {
   boolean: laxBoolean,
   integer: laxInteger,
@@ -104,7 +107,7 @@ const ROWS = FIELD_ROWS.map(([name, row]) => {
   return { ...row, name, member, isMember, schema: WIRE_FIELDS[name] as z.ZodType };
 });
 
-/** Members of a request without any field. */
+/** Values of all members in a request without any field. */
 const DEFAULT_MEMBERS = Object.fromEntries(ROWS.flatMap((row) => (row.isMember ? [[row.member, row.default ?? null]] : [])));
 
 /** Fields with a range. */
@@ -119,6 +122,7 @@ const IGNORED_BY_BEAM_SEARCH = namesOf(({ beamSearch }) => beamSearch === "ignor
 /** Fields that this service accepts and ignores. */
 const INERT_FIELDS = namesOf(({ changes }) => changes === "none");
 
+/** Returns the names of the fields for which `isWanted` holds. */
 function namesOf(isWanted: (row: ChatField) => boolean): readonly FieldName[] {
   return ROWS.filter(isWanted).map(({ name }) => name);
 }
@@ -133,9 +137,9 @@ export const FIELD_NAMES: ReadonlyMap<string, FieldName> = new Map([
  * Parses the supported fields that a body contains, and required fields even if they are absent. Other absent fields are skipped, because
  * checking all of them is a considerable part of the cost of a short request.
  *
- * @param raw - Top-level members of the body.
- * @param hasMessages - Whether `messages` is required; otherwise the fields have an empty list.
- * @returns The typed fields, or the issues of all fields that fail.
+ * @param raw - Top-level members of the body, without aliases.
+ * @param options.hasMessages - Whether `messages` is required; otherwise the fields have an empty list.
+ * @returns The typed fields under their names in the body, and as members of a request; or the issues of all fields that fail.
  */
 export function readChatFields(
   raw: Readonly<Record<string, unknown>>,
@@ -157,9 +161,9 @@ export function readChatFields(
 /** Whether a value has the same effect as an absent field: clients may send such values for every field they know. */
 export function isDefault(name: FieldName, value: unknown): boolean {
   if (value === undefined || value === null) return true;
-  const read = WIRE_FIELDS[name].safeParse(value);
+  const { success, data } = WIRE_FIELDS[name].safeParse(value);
   const row: ChatField = CHAT_FIELDS[name];
-  return read.success && row.default !== undefined && isDeepStrictEqual(read.data, row.default);
+  return success && row.default !== undefined && isDeepStrictEqual(data, row.default);
 }
 
 /** Server features that some fields need. */
@@ -168,16 +172,20 @@ export interface FieldNeeds {
   readonly parsesReasoning: boolean;
 }
 
-/** Returns the fields that are set and have no effect here, for the log. */
+/** Returns the fields that a body sets to something else than an empty value and that have no effect here, for the log. */
 export function inertFields(body: ChatFields, { parsesReasoning }: FieldNeeds): string[] {
-  const isFilled = (value: unknown): boolean =>
-    value !== null && value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0);
-  const names: FieldName[] = INERT_FIELDS.filter((name) => body[name] !== (CHAT_FIELDS[name] as ChatField).default);
-  if (body.use_beam_search === true) names.push(...IGNORED_BY_BEAM_SEARCH);
-  else if (body.length_penalty !== 1) names.push("length_penalty");
-  if (body.include_reasoning === false && !parsesReasoning) names.push("include_reasoning");
-  const inert: string[] = names.filter((name) => isFilled(body[name]));
+  const candidates: FieldName[] = INERT_FIELDS.filter((name) => body[name] !== (CHAT_FIELDS[name] as ChatField).default);
+  if (body.use_beam_search === true) candidates.push(...IGNORED_BY_BEAM_SEARCH);
+  else if (body.length_penalty !== 1) candidates.push("length_penalty");
+  if (body.include_reasoning === false && !parsesReasoning) candidates.push("include_reasoning");
+  const inert: string[] = candidates.filter((name) => isFilled(body[name]));
   // There is only one backend, and therefore no fallback.
   if (body.structured_outputs?.disable_fallback === true) inert.push("structured_outputs.disable_fallback");
   return inert;
+}
+
+/** Whether a value is neither absent nor an empty object or list. */
+function isFilled(value: unknown): boolean {
+  if (value === null || value === undefined) return false;
+  return typeof value !== "object" || Object.keys(value).length > 0;
 }

@@ -1,9 +1,11 @@
+/** Warnings in the log about parts of chat requests that have no effect. */
 import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 import type { ServiceLogger } from "../../common/logger.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** Maximum number of names that are remembered; clients may send any number of different names. */
 const MAX_NAMES = 1000;
+/** Maximum length of a remembered name, in UTF-16 units; longer names are cut. */
 const MAX_NAME_LENGTH = 64;
 
 /** Logger of request fields that have no effect; logs each field once. */
@@ -19,15 +21,15 @@ export class IgnoredFieldLog {
   /** Logs the names that were not logged before. */
   report(names: readonly string[], logger: ServiceLogger | undefined): void {
     for (const name of names) {
-      const short = name.slice(0, MAX_NAME_LENGTH);
-      if (this.#logged.has(short) || this.#logged.size >= MAX_NAMES) continue;
-      this.#logged.add(short);
-      logger?.warn(this.#message, { field: short });
+      const cutName = name.slice(0, MAX_NAME_LENGTH);
+      if (this.#logged.has(cutName) || this.#logged.size >= MAX_NAMES) continue;
+      this.#logged.add(cutName);
+      logger?.warn(this.#message, { field: cutName });
     }
   }
 }
 
-/** Logger of everything in chat requests that has no effect here. */
+/** Logger of unknown fields, known fields without an effect, and unused template variables of chat requests. */
 export class IgnoredParts {
   readonly #logger: ServiceLogger | undefined;
   readonly #unknown = new IgnoredFieldLog("A chat completion request carries a field that nothing here knows; it is ignored");

@@ -1,3 +1,4 @@
+/** Messages of a chat request: their schema, and their conversion to the messages that a chat template receives. */
 import { z } from "zod";
 import { ArgumentError } from "../../../base/errors.ts";
 import { requestMessage } from "../../../base/schema/index.ts";
@@ -18,11 +19,13 @@ const TEXT_KEYS = ["text", "refusal", "thinking"];
 /** Whether a value is an object that is not an array. */
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
-const isContent = (value: unknown): boolean =>
-  value === null ||
-  typeof value === "string" ||
-  (Array.isArray(value) && value.every((part) => typeof part === "string" || isObject(part)));
 
+function isContent(value: unknown): boolean {
+  if (value === null || typeof value === "string") return true;
+  return Array.isArray(value) && value.every((part) => typeof part === "string" || isObject(part));
+}
+
+/** Content of a message: a text, or a list of texts and content parts. */
 const content = z
   .custom<string | readonly (string | Record<string, unknown>)[] | null>(isContent, {
     error: (issue) => `expected a string or an array of content parts, got ${shown(issue.input)}`,
@@ -46,6 +49,7 @@ export const wireMessage = requestMessage
       message: `expected a string or an array of content parts, got null, which only assistant and function messages may have`,
     });
   });
+
 /** Message of a chat request, after its validation. */
 export type WireMessage = z.infer<typeof wireMessage>;
 
@@ -68,24 +72,25 @@ function partText(part: string | Record<string, unknown>): string | null {
   throw new ArgumentError(`Expected \`${key}\` of a content part to be a string, got ${shown(text)}`);
 }
 
+/** Returns content as one string: parts joined with line breaks, empty for missing content. */
+function contentText(content: WireMessage["content"]): string {
+  if (typeof content === "string") return content;
+  const texts = (content ?? []).map(partText);
+  return texts.filter((text) => text !== null).join("\n");
+}
+
 /**
- * Returns a message with only the keys that chat templates receive: array content joined with line breaks into one string, missing content
- * empty, empty `tool_calls` dropped, reasoning also under its older name.
+ * Returns a message with only the keys that chat templates receive: content as one string, empty `tool_calls` dropped, reasoning also under
+ * its older name.
  *
  * @throws ArgumentError `E_ARGUMENT` for a content part that is not text.
  */
 export function toTemplateMessage(message: WireMessage): ChatMessage {
-  const { role, content: given, name, tool_calls: calls, tool_call_id: callId, tools } = message;
+  const { role, name, tool_calls: calls, tool_call_id: callId, tools } = message;
   const reasoning = message.reasoning ?? message.reasoning_content;
   return {
     role,
-    content:
-      typeof given === "string"
-        ? given
-        : (given ?? [])
-            .map(partText)
-            .filter((text) => text !== null)
-            .join("\n"),
+    content: contentText(message.content),
     ...(typeof name === "string" ? { name } : {}),
     ...(calls?.length ? { tool_calls: calls } : {}),
     ...(typeof callId === "string" ? { tool_call_id: callId } : {}),

@@ -2,13 +2,20 @@
  * Requests of all dialects once they are parsed and translated. A request is parsed once: small ones on the serving thread, large ones on a
  * work thread, where the fields of a session are applied and the request is validated and serialized, too.
  */
-import type { Members, RawPrompt } from "../../../dialects/index.ts";
+import { isGiven, type Members, type RawPrompt } from "../../../dialects/index.ts";
 import { describeError, type SentError } from "../../../base/util/worker-rpc.ts";
 import { UnreadableBodyError } from "../../http/errors.ts";
 import { restoreTaskError } from "../../work/pool.ts";
 import { withMember } from "../text/json-members.ts";
-import { isRecord } from "../../../base/util/values.ts";
-import { bodyJson, effectiveRequest, tokenLimitsIn, type Asked, type SessionFields, type TokenLimit } from "./effective-request.ts";
+import { getOrInsert, isRecord } from "../../../base/util/values.ts";
+import {
+  bodyJson,
+  effectiveRequest,
+  tokenLimitsIn,
+  type RequestedParts,
+  type SessionFields,
+  type TokenLimit,
+} from "./effective-request.ts";
 import { BodyError } from "./errors.ts";
 import { FIELD_NAMES, isDefault, type FieldNeeds } from "./fields.ts";
 import { readChat, type ChatRequest } from "./request.ts";
@@ -38,9 +45,9 @@ export interface ChatBody {
   readonly text?: string | undefined;
 }
 
-/** Request of a session. */
+/** Additional form of a request with the key of a session: the turn that the session records. */
 export interface TurnRequest {
-  readonly asked: Asked;
+  readonly requested: RequestedParts;
   /** Max output tokens of each choice, at least 1; null if the request does not limit them. */
   readonly maxTokens: number | null;
   /** Limits of the output tokens in `json`; empty unless the session limits its output tokens. */
@@ -49,7 +56,7 @@ export interface TurnRequest {
   readonly json: () => string;
 }
 
-/** Request for another server. */
+/** Additional form of a request that may be forwarded to another server. */
 export interface ForwardableRequest {
   /** Value of `model`. */
   readonly model: unknown;
@@ -58,15 +65,15 @@ export interface ForwardableRequest {
   readonly unknownFields: readonly string[];
   /** Number of choices, as far as it is valid: 1 to {@link MAX_CHOICES}. The other server rejects any other value of `n`. */
   readonly choices: number;
-  /** Whether a stream is asked for. */
+  /** Whether a stream is requested. */
   readonly isStream: boolean;
   /** Whether the stream is to end with its token counts. */
-  readonly asksForUsage: boolean;
+  readonly requestsUsage: boolean;
   /** Returns the body as JSON, with the fields of the session. */
   readonly text: () => string;
 }
 
-/** A parsed request. */
+/** A parsed request. Its forms are computed when they are used, because most requests need only one of them. */
 export interface OpenedChat {
   readonly prompt: RawPrompt | undefined;
   /** Returns the request as this service samples it. @throws the errors of `readChat` */
@@ -79,13 +86,14 @@ export interface OpenedChat {
 
 /** {@link OpenedChat} as plain data, to send it to another thread. JSON is in UTF-8, which is transferred instead of copied. */
 export interface SentChat extends Pick<OpenedChat, "prompt"> {
+  /** Result of {@link OpenedChat.read}, or its error. */
   readonly parsed: ChatRequest | SentError;
   readonly turn: (Omit<TurnRequest, "json"> & { readonly json: Uint8Array }) | null;
   readonly forwardable: (Omit<ForwardableRequest, "text"> & { readonly text: Uint8Array }) | null;
 }
 
 /**
- * Opens the chat completions of a request. Bodies that several of them share are read once.
+ * Opens the chat completions of a request. Members that several bodies share (as one object) are read once.
  *
  * @throws ArgumentError `E_ARGUMENT` for too many choices in a request of a session.
  */
@@ -93,35 +101,35 @@ export function openChats(bodies: readonly ChatBody[], { needs, session, isForwa
   const prepare = (members: Members, hasMessages: boolean) => {
     const effective = session === null ? null : effectiveRequest(members, session);
     const fields = effective?.fields ?? members;
-    let parsed: ChatRequest | undefined;
-    return { effective, fields, read: () => (parsed ??= readChat(fields, { needs, hasMessages })) };
+    return { effective, fields, read: once(() => readChat(fields, { needs, hasMessages })) };
   };
-  const known = new Map<Members, ReturnType<typeof prepare>>();
+  const preparedByMembers = new Map<Members, ReturnType<typeof prepare>>();
   return bodies.map(({ members, prompt, text }) => {
-    const { effective, fields, read } = known.get(members) ?? prepare(members, prompt === undefined);
-    known.set(members, { effective, fields, read });
+    const { effective, fields, read } = getOrInsert(preparedByMembers, members, () => prepare(members, prompt === undefined));
     const fieldsJson = once(() => bodyJson(fields));
     const recordedJson = prompt === undefined ? fieldsJson : once(() => withMember(fieldsJson(), "prompt", JSON.stringify(prompt)));
     const limits = session?.limitsTokens === true ? tokenLimitsIn(recordedJson(), fields) : [];
+    // Without a session, the other server receives the text of the client.
+    const forwardedJson = effective === null && text !== undefined ? () => text : fieldsJson;
     return {
       prompt,
       read,
-      turn: effective === null ? null : { asked: effective.asked, maxTokens: effective.maxTokens, limits, json: recordedJson },
-      forwardable: isForwardable ? forwardableOf(fields, effective === null && text !== undefined ? () => text : fieldsJson) : null,
+      turn: effective === null ? null : { requested: effective.requested, maxTokens: effective.maxTokens, limits, json: recordedJson },
+      forwardable: isForwardable ? forwardableOf(fields, forwardedJson) : null,
     };
   });
 }
 
-/** Returns a function that computes its text at the first call. */
-function once(compute: () => string): () => string {
-  let text: string | undefined;
-  return () => (text ??= compute());
+/** Returns a function that computes its result at the first call, and after calls that threw. */
+function once<T extends object | string>(compute: () => T): () => T {
+  let result: T | undefined;
+  return () => (result ??= compute());
 }
 
 /** Max choices that vLLM accepts by default. */
 const MAX_CHOICES = 16_384;
 
-/** Returns the number of choices in a request that another server validates. */
+/** Returns the number of choices in a request that another server validates, limited to its range; 1 for any other value. */
 function choicesIn(n: unknown): number {
   const count = typeof n === "string" ? Number(n) : n;
   return typeof count === "number" && Number.isInteger(count) ? Math.min(Math.max(count, 1), MAX_CHOICES) : 1;
@@ -129,29 +137,29 @@ function choicesIn(n: unknown): number {
 
 /** Returns a request as it is forwarded. `text` returns its body as JSON. */
 function forwardableOf(fields: Members, text: () => string): ForwardableRequest {
-  const given = [...FIELD_NAMES].filter(([field]) => fields[field] !== undefined && fields[field] !== null);
+  const knownFields = [...FIELD_NAMES].filter(([field]) => isGiven(fields[field]));
   return {
     model: fields["model"],
-    fields: new Map(given.map(([field, known]) => [field, isDefault(known, fields[field])])),
+    fields: new Map(knownFields.map(([field, name]) => [field, isDefault(name, fields[field])])),
     unknownFields: Object.keys(fields).filter((field) => !FIELD_NAMES.has(field)),
     choices: choicesIn(fields["n"]),
     isStream: fields["stream"] === true,
-    asksForUsage: isRecord(fields["stream_options"]) && fields["stream_options"]["include_usage"] === true,
+    requestsUsage: isRecord(fields["stream_options"]) && fields["stream_options"]["include_usage"] === true,
     text,
   };
 }
 
 /** Converts a request to plain data: reads it, and keeps the error of a request that this service cannot sample. */
 export function toSentChat({ prompt, read, turn, forwardable }: OpenedChat): SentChat {
-  const rest = {
+  const sent = {
     prompt,
     turn: turn === null ? null : { ...turn, json: encoder.encode(turn.json()) },
     forwardable: forwardable === null ? null : { ...forwardable, text: encoder.encode(forwardable.text()) },
   };
   try {
-    return { ...rest, parsed: read() };
+    return { ...sent, parsed: read() };
   } catch (error) {
-    return { ...rest, parsed: describeError(error) };
+    return { ...sent, parsed: describeError(error) };
   }
 }
 
@@ -160,7 +168,7 @@ export function chatBuffersOf({ turn, forwardable }: SentChat): ArrayBuffer[] {
   return [turn?.json, forwardable?.text].flatMap((bytes) => (bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]));
 }
 
-/** Converts plain data back to a request. */
+/** Converts plain data back to a request. Its `read` throws the error that reading had on the other thread. */
 export function fromSentChat({ prompt, parsed, turn, forwardable }: SentChat): OpenedChat {
   return {
     prompt,
@@ -173,6 +181,7 @@ export function fromSentChat({ prompt, parsed, turn, forwardable }: SentChat): O
   };
 }
 
+/** Distinguishes an error from a request, which has no member `stack`. */
 function isSentError(parsed: ChatRequest | SentError): parsed is SentError {
   return "stack" in parsed;
 }

@@ -58,7 +58,7 @@ function formOfResponse(format: ChatFields["response_format"]): OutputForm | nul
   }
 }
 
-/** Returns the calls that a request forces; null if it forces none. */
+/** Returns the calls that a request forces; null if it forces none. The function that it names exists: `checkRawBody` has run before. */
 export function forcedCalls(body: ChatFields): Extract<OutputForm, { kind: "calls" | "arguments" }> | null {
   const { tool_choice: choice, tools } = body;
   if (!tools?.length || choice === undefined || choice === null) return null;
@@ -83,10 +83,13 @@ export function toOutputRequest(body: ChatFields): OutputRequest | null {
   };
   const forced = forcedCalls(body);
   if (forced !== null) return { form: forced, ...jsonSyntax };
-  const [own, format] = [outputs === null ? null : formOfOutputs(outputs), formOfResponse(body.response_format)];
-  if (own !== null && format !== null && own.kind !== format.kind)
-    throw new BodyError(`\`structured_outputs\` asks for ${own.kind} and \`response_format\` for ${format.kind}; send one of them`);
-  const form = format ?? own;
+  const outputsForm = outputs === null ? null : formOfOutputs(outputs);
+  const responseForm = formOfResponse(body.response_format);
+  if (outputsForm !== null && responseForm !== null && outputsForm.kind !== responseForm.kind)
+    throw new BodyError(
+      `\`structured_outputs\` asks for ${outputsForm.kind} and \`response_format\` for ${responseForm.kind}; send one of them`,
+    );
+  const form = responseForm ?? outputsForm;
   if (form === null && outputs !== null)
     throw new BodyError("`structured_outputs.json_object` must be true where it is set: false asks for nothing");
   return form === null ? null : { form, ...jsonSyntax };

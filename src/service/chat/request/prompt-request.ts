@@ -1,4 +1,5 @@
 /** Fields of a request that determine its prompt: the conversation, and its rendering to text and tokens. */
+import { given } from "../../../dialects/index.ts";
 import { ArgumentError } from "../../../base/errors.ts";
 import type { RequestTool } from "../../../base/schema/chat.ts";
 import type { ChatMessage } from "../../../text/tokenizer/index.ts";
@@ -19,7 +20,7 @@ export interface PromptRequest {
   readonly continuesFinalMessage: boolean;
   /** Whether the encoder adds the tokens of its post-processor to the template's tokens. */
   readonly addsSpecialTokens: boolean;
-  /** Additional template variables. */
+  /** Additional template variables: `chat_template_kwargs`, and the fields that are variables under their own name. */
   readonly variables: Readonly<Record<string, unknown>>;
   /** Names of the variables from `chat_template_kwargs`. */
   readonly templateKwargs: readonly string[];
@@ -42,20 +43,19 @@ function templateOf(body: ChatFields): string | null {
  *   false`.
  */
 export function toPromptRequest(body: ChatFields): PromptRequest {
-  const { chat_template: _, ...kwargs } = body.chat_template_kwargs ?? {};
-  const explicit = { documents: body.documents, reasoning_effort: body.reasoning_effort };
-  const given = Object.entries(explicit).filter(([, value]) => value !== null && value !== undefined);
+  const { chat_template: _template, ...kwargs } = body.chat_template_kwargs ?? {};
   const continuesFinalMessage = body.continue_final_message === true;
-  // If both are explicitly true, the raw-body check has already failed; here the other field has its default.
+  // If a body sets both to true, `checkRawBody` has rejected it; here `add_generation_prompt` is absent.
   if (continuesFinalMessage && body.add_generation_prompt !== false)
     throw new ArgumentError("`continue_final_message` needs `add_generation_prompt: false`; its default is true");
+  const fieldVariables = given({ documents: body.documents, reasoning_effort: body.reasoning_effort });
   return {
     messages: body.messages.map(toTemplateMessage),
     tools: body.tools?.length ? body.tools : null,
     addGenerationPrompt: body.add_generation_prompt ?? true,
     continuesFinalMessage,
     addsSpecialTokens: body.add_special_tokens === true,
-    variables: { ...kwargs, ...Object.fromEntries(given), ...(continuesFinalMessage ? { continue_final_message: true } : {}) },
+    variables: { ...kwargs, ...fieldVariables, ...(continuesFinalMessage ? { continue_final_message: true } : {}) },
     templateKwargs: Object.keys(kwargs),
     template: templateOf(body),
   };
@@ -63,8 +63,8 @@ export function toPromptRequest(body: ChatFields): PromptRequest {
 
 /** Returns the text of the last message. */
 export function finalText({ messages }: Pick<PromptRequest, "messages">): string {
-  const content = last(messages).content;
-  // The content of each message was converted to one string when the body was parsed.
+  // `toTemplateMessage` has converted the content of each message to one string.
+  const { content } = last(messages);
   return typeof content === "string" ? content : "";
 }
 

@@ -1,7 +1,8 @@
 /**
- * Consistency checks between fields, on the body as received: they run before types are checked, and the first failure is reported. Values
- * of a wrong type are skipped here; the type check that follows reports them.
+ * Consistency checks between fields, on the body as received; `checkRawBody`, at the end, runs them. They run before types are checked
+ * (`readChatFields`), and the first failure is reported. Most values of a wrong type are skipped here, and reported by the check of types.
  */
+import { isGiven } from "../../../dialects/index.ts";
 import { BodyError } from "./errors.ts";
 import { toBoolean, toInteger } from "./coercion.ts";
 import { isObject } from "./messages.ts";
@@ -9,11 +10,8 @@ import { shown } from "../../../base/util/shown.ts";
 
 type RawBody = Readonly<Record<string, unknown>>;
 
-const isSet = (value: unknown): boolean => value !== undefined && value !== null;
-
 function checkPromptFlags(body: RawBody): void {
-  const { cache_salt: salt } = body;
-  if (salt === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
+  if (body["cache_salt"] === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
   if (toBoolean(body["continue_final_message"]) === true && toBoolean(body["add_generation_prompt"]) === true) {
     throw new BodyError("`continue_final_message` and `add_generation_prompt` cannot both be true; send add_generation_prompt: false");
   }
@@ -21,34 +19,31 @@ function checkPromptFlags(body: RawBody): void {
 
 /** Returns the names of the functions in `tools`; undefined for a malformed tool. */
 function toolNames(tools: unknown): readonly unknown[] {
-  return Array.isArray(tools)
-    ? tools.map((tool) => (isObject(tool) && isObject(tool["function"]) ? tool["function"]["name"] : undefined))
-    : [];
+  if (!Array.isArray(tools)) return [];
+  return tools.map((tool) => (isObject(tool) && isObject(tool["function"]) ? tool["function"]["name"] : undefined));
+}
+
+/** Returns the error for a `tool_choice` of an unknown form. */
+function toolChoiceError(choice: unknown): BodyError {
+  return new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
 }
 
 /** Checks `tool_choice` against `tools` and `structured_outputs`. */
 function checkTools(body: RawBody): void {
-  const choice = body["tool_choice"];
-  const tools = body["tools"];
-  if (!isSet(choice) || choice === "none") return;
-  if (typeof choice !== "string" && !isObject(choice)) {
-    throw new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
-  }
-  if (!isSet(tools)) throw new BodyError("When `tool_choice` is used, `tools` must be set");
-  if (typeof choice === "string") {
-    if (choice === "auto") return;
-    if (choice !== "required")
-      throw new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
-    return;
-  }
-  const named = choice["function"];
-  if (!isObject(named))
+  const { tool_choice: choice, tools } = body;
+  if (!isGiven(choice) || choice === "none") return;
+  if (typeof choice !== "string" && !isObject(choice)) throw toolChoiceError(choice);
+  if (!isGiven(tools)) throw new BodyError("When `tool_choice` is used, `tools` must be set");
+  if (choice === "auto" || choice === "required") return;
+  if (typeof choice === "string") throw toolChoiceError(choice);
+  const { function: called } = choice;
+  if (!isObject(called))
     throw new BodyError('Expected `tool_choice` to be {"type": "function", "function": {"name": …}}: `function` must be an object');
-  const name = named["name"];
+  const { name } = called;
   if (typeof name !== "string" || name === "") throw new BodyError("Expected `tool_choice.function.name` to be a non-empty string");
   if (!toolNames(tools).includes(name))
     throw new BodyError(`\`tool_choice\` names the function ${shown(name)}, which is not among \`tools\``);
-  if (isSet(body["structured_outputs"]))
+  if (isGiven(body["structured_outputs"]))
     throw new BodyError("`structured_outputs` and a `tool_choice` that names a function contradict each other; send one of them");
 }
 
@@ -57,29 +52,28 @@ const CONSTRAINTS = ["json", "regex", "choice", "grammar", "json_object", "struc
 
 /** Checks that `structured_outputs` sets one form, or only options for the form of `response_format`. */
 function checkStructuredOutputs({ structured_outputs: outputs, response_format: format }: RawBody): void {
-  if (!isSet(outputs)) return;
+  if (!isGiven(outputs)) return;
   if (!isObject(outputs)) throw new BodyError(`Expected \`structured_outputs\` to be an object, got ${shown(outputs)}`);
-  const chosen = CONSTRAINTS.filter((name) => isSet(outputs[name]));
-  // `structured_outputs` may hold only options of the JSON syntax if `response_format` gives the form.
-  const hasOnlySyntax = chosen.length === 0 && Object.keys(outputs).length > 0 && isObject(format) && format["type"] !== "text";
-  if (chosen.length !== 1 && !hasOnlySyntax)
-    throw new BodyError(
-      `Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${chosen.length === 0 ? "none" : chosen.join(", ")}`,
-    );
+  const chosen = CONSTRAINTS.filter((name) => isGiven(outputs[name]));
+  if (chosen.length === 1) return;
+  const hasOnlySyntax = chosen.length === 0 && Object.keys(outputs).length > 0;
+  const isFormInResponseFormat = isObject(format) && format["type"] !== "text";
+  if (hasOnlySyntax && isFormInResponseFormat) return;
+  const got = chosen.length === 0 ? "none" : chosen.join(", ");
+  throw new BodyError(`Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${got}`);
 }
 
 function checkLogprobs(body: RawBody): void {
   const isStream = toBoolean(body["stream"]) === true;
-  const prompt = toInteger(body["prompt_logprobs"]);
-  if (prompt !== undefined) {
-    if (prompt < -1) throw new BodyError(`Expected \`prompt_logprobs\` to be -1 or more, got ${prompt}`, { param: "prompt_logprobs" });
-    if (isStream && prompt !== 0)
-      throw new BodyError("`prompt_logprobs` are not available when `stream` is true", { param: "prompt_logprobs" });
-  }
-  const top = toInteger(body["top_logprobs"]);
-  if (top === undefined) return;
-  if (top < -1) throw new BodyError(`Expected \`top_logprobs\` to be -1 or more, got ${top}`, { param: "top_logprobs" });
-  if (top !== 0 && toBoolean(body["logprobs"]) !== true)
+  const promptLogprobs = toInteger(body["prompt_logprobs"]);
+  if (promptLogprobs !== undefined && promptLogprobs < -1)
+    throw new BodyError(`Expected \`prompt_logprobs\` to be -1 or more, got ${promptLogprobs}`, { param: "prompt_logprobs" });
+  if (promptLogprobs !== undefined && promptLogprobs !== 0 && isStream)
+    throw new BodyError("`prompt_logprobs` are not available when `stream` is true", { param: "prompt_logprobs" });
+  const topLogprobs = toInteger(body["top_logprobs"]);
+  if (topLogprobs === undefined) return;
+  if (topLogprobs < -1) throw new BodyError(`Expected \`top_logprobs\` to be -1 or more, got ${topLogprobs}`, { param: "top_logprobs" });
+  if (topLogprobs !== 0 && toBoolean(body["logprobs"]) !== true)
     throw new BodyError("When `top_logprobs` is used, `logprobs` must be true", { param: "top_logprobs" });
 }
 
@@ -91,7 +85,7 @@ function checkStreamOptions(body: RawBody): void {
 }
 
 function checkResponseFormat(format: unknown): void {
-  if (isObject(format) && format["type"] === "json_schema" && !isSet(format["json_schema"])) {
+  if (isObject(format) && format["type"] === "json_schema" && !isGiven(format["json_schema"])) {
     throw new BodyError("When `response_format.type` is json_schema, `response_format.json_schema` must be provided", {
       param: "response_format",
     });

@@ -1,4 +1,7 @@
-/** First step of a chat completion: converts a parsed body into a request of known, typed and supported fields. */
+/**
+ * First step of a chat completion: converts a body into a request of known, typed and supported fields. `parseBody` parses the JSON text;
+ * `readChat` validates its members.
+ */
 import type { z } from "zod";
 import { ArgumentError } from "../../../base/errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS } from "../../http/request-limits.ts";
@@ -60,8 +63,9 @@ export function parseBody(text: string): Record<string, unknown> {
     const value = fields[name];
     // Only an integer beyond 2^53 can have lost digits; the text is scanned for such integers alone.
     if (typeof value !== "number" || !Number.isInteger(value) || Number.isSafeInteger(value)) continue;
-    const literal = memberText(text, name)!;
-    fields[name] = /^-?\d+$/.test(literal) ? BigInt(literal) : BigInt(value);
+    const digits = memberText(text, name)!;
+    // A number with a fraction or an exponent, such as 1e30, has the value of its double.
+    fields[name] = /^-?\d+$/.test(digits) ? BigInt(digits) : BigInt(value);
   }
   return fields;
 }
@@ -74,21 +78,22 @@ function describeIssues(issues: readonly z.core.$ZodIssue[]): string {
   return lines.join("; ") + (issues.length > MAX_ISSUES ? `; and ${issues.length - MAX_ISSUES} more` : "");
 }
 
-/** Returns when a stream reports token counts: never, at its end, or in every chunk. */
+/** Returns when a stream reports token counts: never, at its end, or in every chunk. Options without `include_usage` include them. */
 function toStreamUsage(options: ChatFields["stream_options"]): ChatRequest["usage"] {
-  const { include_usage: isIncluded = true, continuous_usage_stats: isContinuous } = options ?? { include_usage: false };
+  if (!options) return "none";
+  const { include_usage: isIncluded = true, continuous_usage_stats: isContinuous } = options;
   if (isIncluded !== true) return "none";
   return isContinuous === true ? "continuous" : "final";
 }
 
-/** Other names of fields, each with the name of its field. */
+/** Aliases of fields, each with the name of its field. */
 const ALIASES = [...FIELD_NAMES].filter(([alias, name]) => alias !== name);
 
-/** Returns the body with every alias renamed to its field; if both are given, the field's own value wins. */
-function withoutAliases(raw: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  const given = ALIASES.filter(([alias]) => Object.hasOwn(raw, alias));
-  if (given.length === 0) return raw;
-  return { ...Object.fromEntries(given.map(([alias, name]) => [name, raw[alias]])), ...raw };
+/** Returns the body with the value of each alias under the name of its field, too; if a body has both, the value of the field's name wins. */
+function withAliasedFields(raw: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const usedAliases = ALIASES.filter(([alias]) => Object.hasOwn(raw, alias));
+  if (usedAliases.length === 0) return raw;
+  return { ...Object.fromEntries(usedAliases.map(([alias, name]) => [name, raw[alias]])), ...raw };
 }
 
 /** Returns the parser of a text that consists of tool calls only, for `tool_choice` required or a named function; null otherwise. */
@@ -103,13 +108,14 @@ export function forcedCallsOf({ output }: ChatRequest): ForcedCalls | null {
  */
 function toPromptLogprobs(body: ChatFields): number | null {
   if (body.stream === true) return null;
-  return body.prompt_logprobs ?? (body.echo === true ? (body.top_logprobs ?? 0) : null);
+  const logprobsOfEcho = body.echo === true ? (body.top_logprobs ?? 0) : null;
+  return body.prompt_logprobs ?? logprobsOfEcho;
 }
 
 /** Checks the limits of the fields. @throws {@link BodyError} `E_ARGUMENT` for a field over its limit. */
-function checkLimits(given: Readonly<Record<string, unknown>>): void {
+function checkLimits(members: Readonly<Record<string, unknown>>): void {
   try {
-    checkFieldLimits(given, REQUEST_LIMITS.chat.fields);
+    checkFieldLimits(members, REQUEST_LIMITS.chat.fields);
   } catch (cause) {
     if (!(cause instanceof ArgumentError)) throw cause;
     throw new BodyError(cause.message, { cause });
@@ -134,13 +140,13 @@ export function checkMediaType(contentType: string | undefined): void {
 /**
  * Validates the parsed body of a chat completion.
  *
- * @param given - Members of the body, from {@link parseBody}.
- * @throws {@link BodyError} `E_ARGUMENT` for a value of a wrong type, and for contradicting fields.
- * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
+ * @param bodyMembers - Members of the body, from {@link parseBody}.
+ * @throws {@link BodyError} `E_ARGUMENT` for a value of a wrong type, a field over its limit, and contradicting fields.
+ * @throws ArgumentError `E_ARGUMENT` for message content that is not text.
  */
-export function readChat(given: Readonly<Record<string, unknown>>, { needs, hasMessages = true }: ChatReading): ChatRequest {
-  checkLimits(given);
-  const raw = withoutAliases(given);
+export function readChat(bodyMembers: Readonly<Record<string, unknown>>, { needs, hasMessages = true }: ChatReading): ChatRequest {
+  checkLimits(bodyMembers);
+  const raw = withAliasedFields(bodyMembers);
   checkRawBody(raw);
 
   const read = readChatFields(raw, { hasMessages });
@@ -151,7 +157,7 @@ export function readChat(given: Readonly<Record<string, unknown>>, { needs, hasM
   const output = toOutputRequest(body);
   // An explicit null for top_logprobs turns log-probabilities off; a missing field means no alternatives to the sampled token.
   const topLogprobs = body.logprobs === true && body.top_logprobs !== null ? (body.top_logprobs ?? 0) : null;
-  const others: Omit<ChatRequest, keyof FieldMembers | keyof PromptRequest> = {
+  const combined: Omit<ChatRequest, keyof FieldMembers | keyof PromptRequest> = {
     output,
     shouldParseToolCalls: prompt.tools !== null && (body.tool_choice ?? "auto") === "auto",
     isStream: body.stream === true,
@@ -166,5 +172,5 @@ export function readChat(given: Readonly<Record<string, unknown>>, { needs, hasM
     inertFields: inertFields(body, needs),
   };
   // Spreading so many members into one literal would take 0.1 ms.
-  return Object.assign(members, prompt, others);
+  return Object.assign(members, prompt, combined);
 }

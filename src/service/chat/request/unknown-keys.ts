@@ -1,3 +1,5 @@
+/** Search for keys inside a chat request that this service does not know, for the log. */
+import { isGiven } from "../../../dialects/index.ts";
 import { requestTool } from "../../../base/schema/chat.ts";
 import { WIRE_TYPES } from "./fields.ts";
 import { isObject, wireMessage } from "./messages.ts";
@@ -9,21 +11,19 @@ const TOOL_KEYS = new Set(Object.keys(requestTool.shape));
 const FUNCTION_KEYS = new Set(Object.keys(requestTool.shape.function.shape));
 const STREAM_OPTION_KEYS = new Set(Object.keys(WIRE_TYPES.streamOptions.shape));
 
-const isSet = (value: unknown): boolean => value !== null && value !== undefined;
-
 /**
  * Returns the unknown keys inside the messages, tools and stream options of a body, such as `messages.mood`, each once. Keys with the value
  * null are skipped: clients send responses back with all their fields.
  */
 export function unknownKeys(raw: Raw): string[] {
   const found = new Set<string>();
-  const collect = (value: unknown, known: ReadonlySet<string>, path: string): void => {
+  const collect = (value: unknown, knownKeys: ReadonlySet<string>, path: string): void => {
     if (!isObject(value)) return;
-    for (const key of Object.keys(value)) if (!known.has(key) && isSet(value[key])) found.add(`${path}.${key}`);
+    for (const key of Object.keys(value)) if (!knownKeys.has(key) && isGiven(value[key])) found.add(`${path}.${key}`);
   };
-  const each = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
-  for (const message of each(raw["messages"])) collect(message, MESSAGE_KEYS, "messages");
-  for (const tool of each(raw["tools"])) {
+  const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+  for (const message of listOf(raw["messages"])) collect(message, MESSAGE_KEYS, "messages");
+  for (const tool of listOf(raw["tools"])) {
     collect(tool, TOOL_KEYS, "tools");
     if (isObject(tool)) collect(tool["function"], FUNCTION_KEYS, "tools.function");
   }
