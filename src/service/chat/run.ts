@@ -1,22 +1,33 @@
 /** Generation of the choices of an admitted request, and the errors of the engine as the client may receive them. */
 import { EngineError, isAbort, NonFiniteError, WhetstoneError } from "../../base/errors.ts";
 import type { ChatTokenizer } from "../../text/tokenizer/index.ts";
+import type { PolicyLease } from "../models/policies.ts";
 import { beamSearch } from "./generate/beam-search.ts";
 import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate/generate.ts";
 import type { PromptEncoder, RenderedPrompt, SplicePoint } from "./prompt/render.ts";
 import type { ShapeOptions } from "./answer/shape.ts";
 import type { OutputValidation } from "./generate/output-check.ts";
 
-/** An admitted request, ready to generate. */
-export interface ChatRun {
+/** Model and prompt of a request. */
+export interface OpenedPrompt {
+  /** Lease of the model's policy, released with the resources of the request. */
+  readonly lease: PolicyLease;
   readonly tokenizer: ChatTokenizer;
   readonly encoder: PromptEncoder;
+  /** The prompt before its truncation. */
+  readonly fullPrompt: RenderedPrompt;
   /** The prompt, truncated if the request asks for it. */
   readonly prompt: RenderedPrompt;
-  readonly plan: GenerationPlan;
-  readonly shape: ShapeOptions;
+  /** Whether the request has a prompt instead of messages. */
+  readonly isRaw: boolean;
   /** Location at which the finished turns are remembered. */
   readonly splice: SplicePoint;
+}
+
+/** An admitted request, ready to generate. */
+export interface ChatRun extends Pick<OpenedPrompt, "tokenizer" | "encoder" | "prompt" | "splice"> {
+  readonly plan: GenerationPlan;
+  readonly shape: ShapeOptions;
   /** Validation of finished texts; null if the grammar enforces everything. */
   readonly check: OutputValidation | null;
 }

@@ -11,7 +11,7 @@ import { newGroup } from "../../base/util/request-group.ts";
 import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 import { requestField, type ChatObserver, type RequestScope, type ServiceObserver } from "../observability/observer.ts";
-import type { PolicyLease, PolicyResolver } from "../models/policies.ts";
+import type { PolicyResolver } from "../models/policies.ts";
 import type { ChatWork } from "./work.ts";
 import {
   checkRequestCounts,
@@ -39,7 +39,7 @@ import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
 import { observeChat } from "../quotas/observe-chat.ts";
 import { admittedChat, startedChat } from "./observed.ts";
-import { generateRun, type ChatRun } from "./run.ts";
+import { generateRun, type ChatRun, type OpenedPrompt } from "./run.ts";
 import { forcedCallsOf, type ChatRequest } from "./request/request.ts";
 import { SampledIdsByPrincipal } from "./prompt/sampled-ids.ts";
 import { constraintOf } from "./generate/constraint.ts";
@@ -168,16 +168,14 @@ export class ChatService implements ChatPipeline {
     return request;
   }
 
-  /**
-   * Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. Returns
-   * the prompt before and after its truncation, and whether it is raw: without messages. `resources` release the lease of the model.
-   */
-  async #open(call: RenderCall, request: ChatRequest, resources: HeldResources) {
+  /** Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. */
+  async #open(call: RenderCall, request: ChatRequest, resources: HeldResources): Promise<OpenedPrompt> {
     const { signal } = resources.controller;
+    const { policies, tokenizers } = this.#dependencies;
     const resolve = async () => {
-      const lease = await this.#dependencies.policies.resolvePolicy(request.model, call.principal.visibility, { signal });
+      const lease = await policies.resolvePolicy(request.model, call.principal.visibility, { signal });
       resources.add(() => lease.release());
-      return { lease, tokenizer: await this.#tokenizer(lease) };
+      return { lease, tokenizer: await loadingBase(lease.base.id, () => tokenizers(lease.base.directory)) };
     };
     // Requests for a model that is being loaded wait for it together.
     const { lease, tokenizer } = await this.#slices.after(resolve(), call.group);
@@ -209,7 +207,8 @@ export class ChatService implements ChatPipeline {
   ): Promise<ChatRun> {
     const { engine } = this.#dependencies;
     const { signal } = resources.controller;
-    const { lease, tokenizer, splice, encoder, fullPrompt, prompt, isRaw } = await this.#open(call, request, resources);
+    const opened = await this.#open(call, request, resources);
+    const { lease, tokenizer, splice, encoder, fullPrompt, prompt, isRaw } = opened;
     const { base } = lease;
     const defaults = await this.#generationDefaults(base);
     signal.throwIfAborted();
@@ -256,26 +255,26 @@ export class ChatService implements ChatPipeline {
         // A vocabulary may encode tool calls with special tokens.
         keepsSpecialTokens: request.shouldParseToolCalls || !request.skipSpecialTokens,
       },
-      shape: {
-        head: {
-          id: `chatcmpl-${call.requestId ?? request.requestId ?? randomHex()}`,
-          created: Math.floor(Date.now() / 1000),
-          model: lease.resolvedName,
-        },
-        request,
-        promptIds: prompt.ids,
-        role: responseRole(request),
-        echo: echoedText(request),
-        reportsCachedTokens: this.#limits.reportCachedTokens,
-        forcedCalls: forcedCallsOf(request),
-        shouldParseReasoning,
-        unusedTemplateKwargs: this.#ignored.reportKwargs(request, isRaw ? null : tokenizer),
-      },
+      shape: { ...this.#shapeOf(call, request, opened), shouldParseReasoning },
     };
   }
 
-  #tokenizer({ base }: PolicyLease): Promise<ChatTokenizer> {
-    return loadingBase(base.id, () => this.#dependencies.tokenizers(base.directory));
+  /** Returns the options of the response that follow from the request and its model. */
+  #shapeOf(call: ChatCall, request: ChatRequest, { lease, tokenizer, prompt, isRaw }: OpenedPrompt) {
+    return {
+      head: {
+        id: `chatcmpl-${call.requestId ?? request.requestId ?? randomHex()}`,
+        created: Math.floor(Date.now() / 1000),
+        model: lease.resolvedName,
+      },
+      request,
+      promptIds: prompt.ids,
+      role: responseRole(request),
+      echo: echoedText(request),
+      reportsCachedTokens: this.#limits.reportCachedTokens,
+      forcedCalls: forcedCallsOf(request),
+      unusedTemplateKwargs: this.#ignored.reportKwargs(request, isRaw ? null : tokenizer),
+    };
   }
 
   #generationDefaults({ id, directory }: BaseModelInfo): Promise<GenerationDefaults> {

@@ -29,10 +29,7 @@ const PAGE: RouteSpec = {
 export function descriptionRoutes(others: readonly RouteSpec[]): Route[] {
   // Created at the first request, because most services are never asked for it.
   let created: DocumentPart | undefined;
-  const document = (): DocumentPart => {
-    created ??= openApiDocument([...others, DOCUMENT, PAGE]);
-    return created;
-  };
+  const document = () => (created ??= openApiDocument([...others, DOCUMENT, PAGE]));
   return [
     { ...DOCUMENT, handle: (c) => c.json(document()) },
     { ...PAGE, handle: (c) => c.html(documentPage(document()), 200, { "Content-Security-Policy": PAGE_POLICY }) },

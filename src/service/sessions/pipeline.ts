@@ -1,8 +1,8 @@
 /**
  * Decorator of the chat pipeline that samples and records the requests of sessions.
  *
- * A turn begins with `StoredSessions.begin` and ends exactly once: `record` ends it with its row, `RunningTurn.fail` with an error. Its end
- * releases the tokens that it has reserved.
+ * A turn begins with `StoredSessions.begin`, and every path ends it: `record` with its row, `RunningTurn.fail` with an error. Its end releases
+ * the tokens that it has reserved.
  */
 import { ForbiddenError, InternalError } from "../../base/errors.ts";
 import type { ChatCompletion, SessionSampling } from "../../base/schema/index.ts";

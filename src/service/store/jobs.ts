@@ -53,31 +53,35 @@ export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Prom
       ]),
     );
   }
-  return query
-    .where((where) => {
-      let earlier = where
-        .selectFrom("jobs as earlier")
-        .select("earlier.id")
-        .whereRef("earlier.model_id", "=", "jobs.model_id")
-        .whereRef("earlier.seq", "<", "jobs.seq")
-        .where("earlier.status", "in", LIVE_STATUSES)
-        .where((other) => other.or([other("earlier.status", "=", "running"), other("earlier.is_paused", "=", 0)]));
-      if (except.size > 0) earlier = earlier.where("earlier.id", "not in", [...except]);
-      return where.not(where.exists(earlier));
-    })
-    .orderBy((order) => order.case().when("status", "=", "running").then(0).else(1).end())
-    .orderBy((order) =>
-      order.fn.coalesce(
-        order
-          .selectFrom("jobs as started")
-          .select((of) => of.fn.max("started.training_start").as("last"))
-          .whereRef("started.entity", "=", "jobs.entity"),
-        sql.lit(""),
-      ),
-    )
-    .orderBy("priority")
-    .orderBy("seq")
-    .executeTakeFirst();
+  return (
+    query
+      // No earlier job of the same model runs or is waiting to run.
+      .where((where) => {
+        let earlier = where
+          .selectFrom("jobs as earlier")
+          .select("earlier.id")
+          .whereRef("earlier.model_id", "=", "jobs.model_id")
+          .whereRef("earlier.seq", "<", "jobs.seq")
+          .where("earlier.status", "in", LIVE_STATUSES)
+          .where((other) => other.or([other("earlier.status", "=", "running"), other("earlier.is_paused", "=", 0)]));
+        if (except.size > 0) earlier = earlier.where("earlier.id", "not in", [...except]);
+        return where.not(where.exists(earlier));
+      })
+      .orderBy((order) => order.case().when("status", "=", "running").then(0).else(1).end())
+      // Start of the entity's last job; empty for an entity without any.
+      .orderBy((order) =>
+        order.fn.coalesce(
+          order
+            .selectFrom("jobs as started")
+            .select((of) => of.fn.max("started.training_start").as("last"))
+            .whereRef("started.entity", "=", "jobs.entity"),
+          sql.lit(""),
+        ),
+      )
+      .orderBy("priority")
+      .orderBy("seq")
+      .executeTakeFirst()
+  );
 }
 
 /** Milliseconds after which the creation of a job over the limit may be tried again. The time at which another job ends is unknown. */

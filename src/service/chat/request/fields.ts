@@ -93,9 +93,12 @@ export type ChatFields = z.infer<z.ZodObject<typeof WIRE_FIELDS>>;
  */
 const COMBINED = ["prompt", "length", "grammar", "logprobs", "stream", "none"] as const;
 
-/** Fields as members of a request; an absent field has its default, or null if it has none. */
+/** Fields that are members of {@link FieldMembers}. */
+type MemberField = Exclude<FieldName, FieldsWith<{ readonly changes: (typeof COMBINED)[number] }>>;
+
+/** Fields as members of a request, with names in camel case; an absent field has its default, or null if it has none. */
 export type FieldMembers = {
-  readonly [Name in Exclude<FieldName, FieldsWith<{ readonly changes: (typeof COMBINED)[number] }>> as CamelCase<Name>]:
+  readonly [Name in MemberField as CamelCase<Name>]:
     | Readonly<NonNullable<ChatFields[Name]>>
     | (Name extends FieldsWith<{ readonly default: unknown }> ? never : null);
 };
