@@ -10,7 +10,7 @@ import { artifactUrl, parsePolicyName } from "../common/names.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import type { Creation } from "../http/idempotency.ts";
 import type { FineTuningRequest } from "../http/requests.ts";
-import { note } from "../jobs/pause.ts";
+import { noteEvent } from "../jobs/pause.ts";
 import type { JobQueue } from "../jobs/queue.ts";
 import { findCheckpoint } from "../models/policies.ts";
 import { isAlias } from "../store/aliases.ts";
@@ -113,8 +113,8 @@ export async function prepareFineTuningJob(context: CreationContext, request: Fi
         .insertInto("fine_tuning_jobs")
         .values({ id, training_job_id: trainingJobId, ...row })
         .execute();
-      await appendEvent(transaction, trainingJobId, note(`Created fine-tuning job: ${id}`));
-      for (const warning of plan.warnings) await appendEvent(transaction, trainingJobId, note(warning, {}, "warn"));
+      await appendEvent(transaction, trainingJobId, noteEvent(`Created fine-tuning job: ${id}`));
+      for (const warning of plan.warnings) await appendEvent(transaction, trainingJobId, noteEvent(warning, {}, "warn"));
       return jobToWire(transaction, await getFineTuningJob(transaction, id));
     },
     afterwards: () => context.jobs.wake(),

@@ -1,6 +1,11 @@
 import { onceAborted } from "../../base/util/abort.ts";
 
-/** Notifies waiting requests that events or the status of some job changed. Waiters read the change itself from the store. */
+/**
+ * Wakes long polls when the events or the status of any job change; the poll reads the change itself from the store.
+ *
+ * A poll reads {@link revision}, then the store, then calls {@link wait} with this revision, so that a change between reading and waiting
+ * ends the wait at once.
+ */
 export class Changes {
   readonly #waiting = new Set<() => void>();
   #revision = 0;
@@ -10,24 +15,26 @@ export class Changes {
     return this.#revision;
   }
 
+  /** Ends all waits. Call it after the commit of a change. */
   notify(): void {
     this.#revision++;
-    for (const wake of this.#waiting) wake();
+    for (const finish of this.#waiting) finish();
   }
 
   /** Resolves when `revision` differs from `since`, after `timeoutMs`, or when the signal aborts. Never rejects. */
   wait(since: number, { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined }): Promise<void> {
     if (this.#revision !== since || timeoutMs <= 0 || signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
-      const done = () => {
+      const finish = () => {
         clearTimeout(timer);
-        this.#waiting.delete(done);
+        this.#waiting.delete(finish);
         removeListener();
         resolve();
       };
-      const timer = setTimeout(done, timeoutMs);
-      this.#waiting.add(done);
-      const removeListener = onceAborted(signal, done);
+      const timer = setTimeout(finish, timeoutMs);
+      this.#waiting.add(finish);
+      // The signal has not aborted yet, so `finish` runs only after this assignment.
+      const removeListener = onceAborted(signal, finish);
     });
   }
 }

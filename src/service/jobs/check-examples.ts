@@ -1,4 +1,4 @@
-/** Checks of requests for jobs over a dataset that are possible before the job is accepted. */
+/** Checks of a request for an SFT or preference job before the job is accepted: they read all its data, and fail as the job would. */
 import type { Engine } from "../../engine/port.ts";
 import { checkSftConfig, planPreferences, planSft, type TrainingPlan } from "../../learner/index.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
@@ -26,24 +26,24 @@ export interface RequestedData {
 /** Reads the data of an SFT request, and returns the job's plan. */
 export async function checkSftData(
   context: CheckContext,
-  given: RequestedData,
+  requested: RequestedData,
   { config, experimental_config }: SftJobConfig,
 ): Promise<TrainingPlan> {
   const { assistantTurns } = checkSftConfig(config, experimental_config);
-  return planSft(await exampleCount(context, given, { name: "sft", assistantTurns }), config, experimental_config);
+  return planSft(await readAndCount(context, requested, { name: "sft", assistantTurns }), config, experimental_config);
 }
 
 /** Reads the data of a preference request, and returns the job's plan. */
 export async function checkPreferenceData(
   context: CheckContext,
-  given: RequestedData,
+  requested: RequestedData,
   { config }: PreferenceJobConfig,
 ): Promise<TrainingPlan> {
-  return planPreferences(await exampleCount(context, given, { name: "preference" }), config);
+  return planPreferences(await readAndCount(context, requested, { name: "preference" }), config);
 }
 
-/** Reads all data, and returns the number of training examples. */
-async function exampleCount(
+/** Reads training and validation data, which checks them, and returns the number of training examples. */
+async function readAndCount(
   { engine, data, files }: CheckContext,
   { model, artifact, validation }: RequestedData,
   kind: ExampleKind,

@@ -1,4 +1,7 @@
-/** Steps of a job over a dataset: training, validation, progress commits, and the metrics of the whole job. */
+/**
+ * Loop over the steps of an SFT or preference job: training, validation, events and commits of progress. `sft.ts` and `preference.ts` supply
+ * the computation as {@link DatasetTrainer}.
+ */
 import type { TrainingPlan, TrainingStep } from "../../learner/index.ts";
 import type { Store } from "../store/tables.ts";
 import type { ExampleData } from "../training-data/example-data.ts";
@@ -21,7 +24,7 @@ export interface NumberedStep {
   readonly isLast: boolean;
 }
 
-/** Training of a kind of job over a dataset. */
+/** Data, plan and computation of a job, in the form that the loop needs. */
 export interface DatasetTrainer {
   readonly plan: TrainingPlan;
   readonly data: ExampleData;
@@ -31,7 +34,7 @@ export interface DatasetTrainer {
   readonly counts: Metrics;
   /** Results for the fine-tuning interface; null for jobs of the job interface. */
   readonly results: StepResults | null;
-  /** Prepares the computation. Called after the start event. */
+  /** Prepares the computation, such as the values of a reference policy. Called once, after the start event. */
   readonly begin: () => Promise<StepFunctions>;
 }
 
@@ -44,7 +47,8 @@ export interface StepFunctions {
 }
 
 /**
- * Trains one optimizer step per batch, starting after the last committed step.
+ * Trains one optimizer step per batch, starting after the last committed step. A resumed job emits the events of repeated steps again; their
+ * keys are known, so they are not stored twice.
  *
  * @throws JobPaused after the current step, if the job is to stop after it.
  */
@@ -53,29 +57,29 @@ export async function runDatasetSteps(scope: JobScope, { plan, data, nouns, coun
   await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts } });
   await warnOfMissingTokens(scope, data.missingBytes, { count: data.examplesWithMissingBytes, ...nouns });
   const { train, validate } = await begin();
-  let done = job.committed_steps;
-  // The last start may have been interrupted between progress and checkpoint.
-  await results?.afterCommit(done);
-  for (const step of plan.steps(done)) {
-    done++;
+  let completed = job.committed_steps;
+  // An earlier attempt may have been interrupted between the commit of this step and its checkpoint.
+  await results?.afterCommit(completed);
+  for (const step of plan.steps(completed)) {
+    completed++;
     signal.throwIfAborted();
-    const number = done;
+    const number = completed;
     const metrics = await requireFiniteStep(`Step ${number}`, () => train({ step, number, isLast: number === plan.stepCount }));
     const validation =
       step.validates && validate !== null ? await requireFiniteStep(`The validation after step ${number}`, () => validate()) : {};
     const reported = await requireFiniteStep(`Step ${number}`, async () => knownMetrics({ ...metrics, ...validation }));
     await emit({ key: `step:${number}`, type: "gradient_step", data: reported });
-    // The final checkpoint commits the last step.
-    if (done === plan.stepCount) break;
+    // `commitCheckpoint` of `states.ts` commits the last step together with the end of the job.
+    if (completed === plan.stepCount) break;
     const isPausing = scope.isPausing();
-    if (done % context.limits.commitEverySteps === 0 || isPausing || results?.hasCheckpointAt(done) === true)
-      await scope.commitProgress(done);
-    await results?.afterCommit(done);
-    if (isPausing) throw new JobPaused(done);
+    const isRegularCommit = completed % context.limits.commitEverySteps === 0;
+    if (isRegularCommit || isPausing || results?.hasCheckpointAt(completed) === true) await scope.commitProgress(completed);
+    await results?.afterCommit(completed);
+    if (isPausing) throw new JobPaused(completed);
   }
 }
 
-/** Names of the metrics of a step that are summed over a job, and of which the job has the mean. */
+/** Names of the metrics of a step that a job reports as sums over its steps (`sums`) and as means of them (`means`). */
 export interface SummaryNames {
   readonly sums: readonly string[];
   readonly means: readonly string[];
@@ -87,20 +91,21 @@ export interface SummaryNames {
  */
 export async function summarizeSteps(store: Store, jobId: string, { sums, means }: SummaryNames): Promise<Record<string, number>> {
   const totals: Record<string, number> = Object.fromEntries([...means, ...sums].map((name) => [name, 0]));
-  let count = 0;
-  let last: Metrics = {};
+  let stepCount = 0;
+  let lastStep: Metrics = {};
   for await (const step of stepEvents<Metrics>(store, jobId)) {
+    // An optional metric that the engine does not report becomes NaN, which `knownMetrics` leaves out below.
     for (const name of Object.keys(totals)) totals[name]! += step[name] ?? NaN;
-    count++;
-    last = step;
+    stepCount++;
+    lastStep = step;
   }
-  for (const name of means) totals[name]! /= count;
-  const validation = Object.fromEntries(Object.entries(last).filter(([name]) => name.startsWith("validation/")));
+  for (const name of means) totals[name]! /= stepCount;
+  const validation = Object.fromEntries(Object.entries(lastStep).filter(([name]) => name.startsWith("validation/")));
   return knownMetrics({
     ...totals,
-    last_loss: last["loss"] ?? 0,
-    learning_rate: last["learning_rate"] ?? 0,
-    num_gradient_steps: count,
+    last_loss: lastStep["loss"] ?? 0,
+    learning_rate: lastStep["learning_rate"] ?? 0,
+    num_gradient_steps: stepCount,
     ...validation,
   });
 }

@@ -1,4 +1,9 @@
-/** Transactions that end a job, or return it to the queue. */
+/**
+ * Transactions that end a job as cancelled or failed, or return it to the queue. `commitCheckpoint` of `states.ts` ends a job as succeeded.
+ *
+ * A change by a process that may not hold the lease of the job increments `lease_token`, so that the process that runs the job can commit
+ * nothing more.
+ */
 import { ConflictError } from "../../base/errors.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
@@ -31,7 +36,7 @@ export function requestCancel(store: Store, jobId: string): Promise<JobRow> {
  * `training_ended` and `training_failed`.
  */
 export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow> {
-  const changed = {
+  const columns = {
     status: "cancelled" as const,
     training_end: new Date().toISOString(),
     cancel_requested: 1,
@@ -40,14 +45,14 @@ export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow
     ...NO_LEASE,
     lease_token: job.lease_token + 1,
   };
-  await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+  await transaction.updateTable("jobs").set(columns).where("id", "=", job.id).execute();
   await appendEvent(transaction, job.id, { key: "cancelled", type: "training_cancelled", data: {} });
   await appendEvent(transaction, job.id, {
     key: "end",
     type: "training_failed",
     data: { error_message: "The training job was cancelled", cancelled: true },
   });
-  return { ...job, ...changed };
+  return { ...job, ...columns };
 }
 
 /**
@@ -80,7 +85,7 @@ export function settleFailed(store: Store, job: JobRow, error: unknown): Promise
   const message = messageOf(error);
   return transact(store, async (transaction) => {
     await requireLease(transaction, job);
-    const changed = {
+    const columns = {
       status: "failed" as const,
       error_message: message,
       training_end: new Date().toISOString(),
@@ -88,7 +93,7 @@ export function settleFailed(store: Store, job: JobRow, error: unknown): Promise
       digests: null,
       ...NO_LEASE,
     };
-    await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+    await transaction.updateTable("jobs").set(columns).where("id", "=", job.id).execute();
     await appendEvent(transaction, job.id, { key: "end", type: "training_failed", data: { error_message: message } });
   });
 }

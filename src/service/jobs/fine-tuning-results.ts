@@ -4,7 +4,7 @@ import { BlobRemovedError, removeBlob, requireBlob } from "../artifacts/remove-b
 import { insertFile } from "../store/files.ts";
 import { isReinforcement, type FineTuningResults } from "../store/job-configs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
-import { note } from "./pause.ts";
+import { noteEvent } from "./pause.ts";
 import type { JobScope } from "./run-job.ts";
 import { stepEvents } from "./step-events.ts";
 import type { Attachment, Trained } from "./states.ts";
@@ -14,7 +14,7 @@ const RESULTS_PURPOSE = "fine-tune-results";
 /** Name of the file with the metrics of each step. */
 const RESULTS_FILE = "step_metrics.csv";
 
-/** Names of the columns with the metric of a step in each; null for a column that is always empty. */
+/** Columns of the file: by header, in this order, the metric of a step in the column; null for a column that is always empty. */
 type Columns = Readonly<Record<string, string | null>>;
 
 /** Columns of a supervised job. The accuracy on training data is empty, because no engine reports it. */
@@ -25,6 +25,7 @@ const SUPERVISED_COLUMNS: Columns = {
   valid_loss: "validation/loss",
   valid_mean_token_accuracy: "validation/token_accuracy",
 };
+/** Columns of a reinforcement job. */
 const REINFORCEMENT_COLUMNS: Columns = {
   step: "gradient_step",
   train_mean_reward: "reward/mean",
@@ -33,17 +34,17 @@ const REINFORCEMENT_COLUMNS: Columns = {
   train_loss: "loss",
 };
 
-/** Functions that the trainer of a fine-tuning job calls. */
+/** Results of a fine-tuning job, as its trainer produces them during and after its steps, which count from 1. */
 export interface StepResults {
-  /** Whether a checkpoint is added after the step; its progress must be committed first. */
+  /** Whether {@link afterCommit} adds a checkpoint for the step. The trainer must commit the progress of such a step. */
   readonly hasCheckpointAt: (step: number) => boolean;
-  /** Adds the checkpoint of a step after the commit of its progress, unless it has none or the job has it already. */
+  /** Adds the checkpoint of a step with committed progress. No effect if the step has none, or its checkpoint exists. */
   readonly afterCommit: (step: number) => Promise<void>;
-  /** Returns the results that are committed with the last checkpoint. */
+  /** Returns the results that are committed with the last checkpoint, of a job with `steps` steps. */
   readonly atEnd: (steps: number) => Pick<Trained, "aliases" | "events" | "attach">;
 }
 
-/** Creates the results of a running job. */
+/** Creates the results of a running job. `model` is the name of the fine-tuned model; names of checkpoints extend it. */
 export function fineTuningResults(scope: JobScope, { model, checkpoint_steps }: FineTuningResults): StepResults {
   const { context, job } = scope;
   const nameAt = (step: number) => `${model}:ckpt-step-${step}`;
@@ -54,7 +55,7 @@ export function fineTuningResults(scope: JobScope, { model, checkpoint_steps }: 
       if (!hasCheckpointAt(step)) return;
       const name = nameAt(step);
       const metrics = await metricsAt(context.store, job.id, step);
-      const events = [note(`Checkpoint created at step ${step}: ${name}`, { step, checkpoint: name })];
+      const events = [noteEvent(`Checkpoint created at step ${step}: ${name}`, { step, checkpoint: name })];
       await scope.addCheckpoint({ alias: { name, job_step: step }, metrics, events });
     },
     atEnd: (steps) => ({
@@ -62,13 +63,13 @@ export function fineTuningResults(scope: JobScope, { model, checkpoint_steps }: 
         { name: model, job_step: null },
         { name: nameAt(steps), job_step: steps },
       ],
-      events: [note(`New fine-tuned model created: ${model}`, { model })],
+      events: [noteEvent(`New fine-tuned model created: ${model}`, { model })],
       attach: () => writeResults(scope),
     }),
   };
 }
 
-/** Returns the metrics of a step from its event. */
+/** Returns the metrics of a step from its event, which the trainer emits before the commit of the step. */
 async function metricsAt(store: Store, jobId: string, step: number): Promise<Readonly<Record<string, number>>> {
   const { data } = await store
     .selectFrom("job_events")
@@ -79,7 +80,7 @@ async function metricsAt(store: Store, jobId: string, step: number): Promise<Rea
   return JSON.parse(data) as Record<string, number>;
 }
 
-/** Writes the metrics of all steps to a blob. The file's rows are committed with the end of the job. */
+/** Writes the metrics of all steps to a blob. The row of the file is committed with the end of the job. */
 async function writeResults({ context, job, signal }: JobScope): Promise<Attachment> {
   const { store, blobs } = context;
   const blob = await blobs.write(csvOf(store, job), { maxBytes: Infinity, signal });
@@ -87,7 +88,7 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
   return {
     async commit(transaction) {
       await requireBlob(transaction, blobs, blob).catch((error: unknown) => {
-        // The queue takes an `UnavailableError` for a death of the trainer and runs the job again.
+        // A `BlobRemovedError` is an `UnavailableError`, which the queue takes for a crash of the trainer: it would run the job again.
         throw error instanceof BlobRemovedError ? resultsRemoved(error) : error;
       });
       const file = {
@@ -104,6 +105,7 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
     },
     async close() {
       blob.release();
+      // Keeps the blob if the committed file references it.
       await removeBlob(context, sha256);
     },
   };

@@ -6,7 +6,7 @@ import { first } from "../../base/util/values.ts";
 const REMEDY =
   "The job committed nothing: the model stays at its last checkpoint. Lower the learning rate, set `max_grad_norm`, or check rewards, weights and log-probabilities of the data";
 
-/** Max tokens of the sequence that a trained model is checked with. */
+/** Max tokens of the sequence with which {@link requireUsableModel} checks a model. */
 const PROBE_TOKENS = 64;
 
 /**
@@ -59,10 +59,10 @@ const UNIFORM_TOLERANCE = 1e-6;
  * or, because its normalization overflows, the uniform distribution for every prompt. Every earlier step is checked by the pass that
  * follows it.
  *
- * @param rows - Rows of the step. The log-probabilities of the first one's beginning are computed.
+ * @param rows - Rows of the step. Only the first {@link PROBE_TOKENS} tokens of the first row are computed; no check without rows.
  * @param before - Log-probabilities of the rows before the update. A model that was uniform already, such as one without a trained head,
  *   may stay so.
- * @throws NonFiniteError `E_NON_FINITE` in both cases.
+ * @throws NonFiniteError `E_NON_FINITE` for log-probabilities that are not finite, or uniform only since the update.
  */
 export async function requireUsableModel(
   { engine, handle, vocabularySize, signal }: ProbeContext,
@@ -79,12 +79,13 @@ export async function requireUsableModel(
   const results = await engine.forward(handle, [probe], { signal }).catch((error: unknown) => {
     throw WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE" ? unusableError(error.message, error) : error;
   });
-  // Each token of the uniform distribution has the log-probability `-uniform`.
-  const uniform = Math.log(vocabularySize);
-  const isUniform = (values: Logprobs) => values.every((value) => Math.abs(value + uniform) <= UNIFORM_TOLERANCE * uniform);
-  const computed = first(results).subarray(1);
-  if (isUniform(computed) && !isUniform(first(before).filter((_, t) => row.weights[t] !== 0)))
+  const uniformLogprob = -Math.log(vocabularySize);
+  const isUniform = (logprobs: Logprobs) =>
+    logprobs.every((logprob) => Math.abs(logprob - uniformLogprob) <= UNIFORM_TOLERANCE * -uniformLogprob);
+  const after = first(results).subarray(1);
+  const trainedBefore = first(before).filter((_, t) => row.weights[t] !== 0);
+  if (isUniform(after) && !isUniform(trainedBefore))
     throw unusableError(
-      `Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${computed.length} tokens`,
+      `Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${after.length} tokens`,
     );
 }

@@ -1,8 +1,9 @@
+/** Interface between training jobs and the chat of the service, which `start.ts` connects: jobs do not import `service/chat`. */
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { CallOptions } from "../../engine/port.ts";
 import type { Visibility } from "../store/visibility.ts";
 
-/** Prompt of a chat request. */
+/** Rendered prompt of a chat request. */
 export interface JobPrompt {
   /** Token ids, shape `[P]`. */
   readonly ids: Int32Array;

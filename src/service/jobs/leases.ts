@@ -34,15 +34,15 @@ export async function requireLease(transaction: Store, { id, lease_token: token 
   if (row?.lease_token !== token) throw new LeaseLostError(id);
 }
 
-/** Reports of a lease that is kept. */
+/** Callbacks of a lease that is kept. */
 interface LeaseWatcher {
   /** Called once if the lease is lost. */
   readonly onLost: () => void;
-  /** Called after each renewal. */
+  /** Called after each renewal, with the requests to cancel or pause that are recorded in the job's row. */
   readonly onRequests: (requests: Pick<JobRow, "cancel_requested" | "is_paused">) => void;
 }
 
-/** Leases of one process. On a database of this process alone they have no end and are not renewed. */
+/** Leases of one process. On a database that only this process uses, leases do not expire and are not renewed. */
 export class JobLeases {
   readonly #store: Store;
   readonly #leaseMs: number;
@@ -72,53 +72,55 @@ export class JobLeases {
     return job.lease_expires_ms >= (await currentMs(this.#store, transaction));
   }
 
-  /** Returns the columns of a job that this process claims within a transaction. */
+  /** Returns the lease columns for a job that this process claims; the caller writes them in the same transaction. */
   async claimed(transaction: Store, job: JobRow): Promise<Pick<JobRow, "lease_token" | "lease_owner" | "lease_expires_ms">> {
     const expiresMs = this.isShared ? (await currentMs(this.#store, transaction)) + this.#leaseMs : null;
     return { lease_token: job.lease_token + 1, lease_owner: this.#owner, lease_expires_ms: expiresMs };
   }
 
-  /** Renews the lease of a claimed job until the returned function is called. */
+  /** Renews the lease of a claimed job until it is lost or the returned function is called. */
   keep(job: JobRow, { onLost, onRequests }: LeaseWatcher): () => void {
     if (!this.isShared) return () => undefined;
-    let isOver = false;
+    let isStopped = false;
     const stop = () => {
-      isOver = true;
-      clearTimeout(end);
-      clearTimeout(next);
+      isStopped = true;
+      clearTimeout(expiryTimer);
+      clearTimeout(renewalTimer);
     };
     const lose = () => {
-      if (isOver) return;
+      if (isStopped) return;
       stop();
       onLost();
     };
-    // The lease ends at the latest this long after the start of the last renewal that succeeded.
-    let end = setTimeout(lose, this.#leaseMs);
-    let next: NodeJS.Timeout;
+    let expiryTimer = setTimeout(lose, this.#leaseMs);
+    let renewalTimer: NodeJS.Timeout;
     const renew = async (): Promise<void> => {
       const startedMs = performance.now();
       try {
         const requests = await this.#renew(job, this.#leaseMs);
-        if (isOver) return;
+        if (isStopped) return;
         if (requests === undefined) return lose();
-        clearTimeout(end);
-        end = setTimeout(lose, this.#leaseMs - (performance.now() - startedMs));
+        clearTimeout(expiryTimer);
+        // The database computes the expiry after the renewal has started, so counting from its start does not overestimate the lease.
+        expiryTimer = setTimeout(lose, this.#leaseMs - (performance.now() - startedMs));
         onRequests(requests);
       } catch (error) {
-        if (!isOver) this.#logger.warn("The lease of a training job could not be renewed", { job: job.id, error: messageOf(error) });
+        if (!isStopped) this.#logger.warn("The lease of a training job could not be renewed", { job: job.id, error: messageOf(error) });
       }
-      if (!isOver) schedule();
+      if (!isStopped) schedule();
     };
-    const schedule = () => (next = setTimeout(() => void renew(), Math.min(MAX_RENEWAL_MS, this.#leaseMs / 4)));
+    const schedule = () => (renewalTimer = setTimeout(() => void renew(), Math.min(MAX_RENEWAL_MS, this.#leaseMs / 4)));
     schedule();
     return stop;
   }
 
   /** Ends the lease of a running job, so that another process resumes it at once. A failure only delays this until the lease expires. */
   async release(job: JobRow): Promise<void> {
+    // An expiry in the past.
     if (this.isShared) await this.#renew(job, -1).catch(() => undefined);
   }
 
+  /** Sets the lease to expire in `leaseMs`. Returns the recorded requests; undefined if this process does not hold the lease. */
   async #renew({ id, lease_token: token }: JobRow, leaseMs: number): Promise<Pick<JobRow, "cancel_requested" | "is_paused"> | undefined> {
     const nowMs = await currentMs(this.#store, this.#store);
     return this.#store

@@ -1,3 +1,4 @@
+/** Metrics of training steps: the ones that an engine may leave out, and the ones about its device and threads. */
 import type { LossMetrics } from "../../engine/port.ts";
 import { NonFiniteError } from "../../base/errors.ts";
 

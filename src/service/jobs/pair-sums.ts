@@ -1,7 +1,10 @@
 import type { Engine, ModelHandle } from "../../engine/port.ts";
 import { pairSums, preferenceRows, type PairValues, type SequencePair } from "../../learner/index.ts";
 
-/** Pairs per forward pass, which limits the log-probabilities in memory. A constant, so that a repeated computation gives the same bits. */
+/**
+ * Pairs per forward pass, which bounds the log-probabilities in memory. Not configurable, because the last bits of the result may depend on
+ * the batch: a repeated computation must give the same bits.
+ */
 const PAIRS_PER_PASS = 64;
 
 /** Sums the log-probabilities of pairs over their trained tokens, with the current weights of a model; see `pairSums`. */

@@ -18,29 +18,33 @@ export class JobPaused extends Error {
 }
 
 /** Returns the event of a pause. */
-export function noteOf({ message, steps }: JobPaused): NewEvent {
-  return note(message, { step: steps });
+export function pauseEvent({ message, steps }: JobPaused): NewEvent {
+  return noteEvent(message, { step: steps });
 }
 
 /** Returns an event with a message for the fine-tuning interface. Its random key lets a job have several with the same message. */
-export function note(message: string, data: Readonly<Record<string, unknown>> = {}, level: "info" | "warn" = "info"): NewEvent {
+export function noteEvent(message: string, data: Readonly<Record<string, unknown>> = {}, level: "info" | "warn" = "info"): NewEvent {
   return { key: `note:${randomUUID()}`, type: "note", data: { message, level, ...data } };
 }
 
-/** Checks that a job is not over. `verb` is the rejected change, for the error. @throws ConflictError `E_CONFLICT` */
+/** Checks that a job is not over. `verb` is the participle of the change, such as "paused". @throws ConflictError `E_CONFLICT` */
 function requireLive(job: JobRow, verb: string): void {
   if ((LIVE_STATUSES as readonly string[]).includes(job.status)) return;
   throw new ConflictError(`Training job '${job.id}' is ${job.status} and cannot be ${verb}`, { param: "training_job_id" });
 }
 
-/** Marks a job as paused. The note of a running job follows when it has stopped. @throws ConflictError `E_CONFLICT` for a job that is over. */
+/**
+ * Marks a job as paused. For a running job, the queue appends the event of the pause once the job has stopped.
+ *
+ * @throws ConflictError `E_CONFLICT` for a job that is over.
+ */
 export function requestPause(store: Store, jobId: string): Promise<JobRow> {
   return transact(store, async (transaction) => {
     const job = await getJob(transaction, jobId);
     requireLive(job, "paused");
     if (job.is_paused === 1) return job;
     await transaction.updateTable("jobs").set({ is_paused: 1 }).where("id", "=", job.id).execute();
-    if (job.status === "queued") await appendEvent(transaction, job.id, noteOf(new JobPaused(job.committed_steps)));
+    if (job.status === "queued") await appendEvent(transaction, job.id, pauseEvent(new JobPaused(job.committed_steps)));
     return { ...job, is_paused: 1 };
   });
 }
@@ -52,7 +56,7 @@ export function requestResume(store: Store, jobId: string): Promise<JobRow> {
     requireLive(job, "resumed");
     if (job.is_paused === 0) return job;
     await transaction.updateTable("jobs").set({ is_paused: 0 }).where("id", "=", job.id).execute();
-    await appendEvent(transaction, job.id, note("The job is resumed"));
+    await appendEvent(transaction, job.id, noteEvent("The job is resumed"));
     return { ...job, is_paused: 0 };
   });
 }

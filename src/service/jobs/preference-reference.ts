@@ -53,14 +53,16 @@ async function writeSums({ context, job, recordFile }: JobScope, sums: PairValue
   return sums;
 }
 
+/** Computes the sums with the job's own model if it still has the weights of the reference policy, else with a second model. */
 async function computeSums(scope: JobScope, pairs: readonly SequencePair[], reference: PreferenceReference): Promise<PairValues[]> {
   const { context, job, handle, model, signal } = scope;
   const { store, engine } = context;
-  // The newest checkpoint may be one that the job added before an interruption.
+  // Not `scope.checkpoint`: before an interruption, the job may have added newer checkpoints than the one it started from.
   const start = await startOfJob(store, job);
   const checkpoint = await referenceCheckpoint(store, reference, { modelId: model.id, start });
-  // Before the first step the trained model still has the weights of its start, so no second model is loaded.
+  // A checkpoint without files (`state_dir` null) is the base model, which `checkpoint` null stands for.
   const isStart = checkpoint === null ? start?.state_dir === null : checkpoint.id === start?.id;
+  // Before the first step the trained model still has the weights of its start, so no second model is loaded.
   if (isStart && job.committed_steps === 0) return measurePairs({ engine, handle, signal }, pairs);
   return withReferencePolicy(scope, checkpoint, (policy) => measurePairs({ engine, handle: policy, signal }, pairs));
 }
@@ -86,7 +88,7 @@ export async function referenceCheckpoint(
   );
 }
 
-/** Encodes the values of pairs: two float64 per pair, little-endian. */
+/** Encodes the values of pairs: two float64 per pair, `chosen` then `rejected`, little-endian. */
 function encodeSums(sums: readonly PairValues[]): Buffer {
   const bytes = Buffer.alloc(16 * sums.length);
   for (const [pair, { chosen, rejected }] of sums.entries()) {
@@ -96,6 +98,7 @@ function encodeSums(sums: readonly PairValues[]): Buffer {
   return bytes;
 }
 
+/** Decodes the bytes of {@link encodeSums}. */
 function decodeSums(bytes: Buffer): PairValues[] {
   return Array.from({ length: bytes.length / 16 }, (_, pair) => ({
     chosen: bytes.readDoubleLE(16 * pair),

@@ -1,4 +1,4 @@
-/** Trainer of preference jobs. */
+/** Trainer of preference jobs. The loop over the steps is in `dataset-steps.ts`, the loss in `learner/preference.ts`. */
 import {
   checkPreferenceConfig,
   pairSums,
@@ -29,8 +29,8 @@ interface ReferencedPair extends SequencePair {
   readonly reference: PairValues;
 }
 
-/** Data of a preference job. */
-interface PreferenceData {
+/** Pairs of a preference job, without reference values. */
+interface JobPairs {
   /** Training data, held-out pairs included. */
   readonly data: ExampleData;
   readonly plan: TrainingPlan;
@@ -38,8 +38,8 @@ interface PreferenceData {
   readonly allPairs: readonly SequencePair[];
 }
 
-/** Pairs of a job with their reference values. */
-interface ReferencedData {
+/** Pairs of a preference job with their reference values. */
+interface ReferencedPairs {
   readonly data: ExampleData;
   /** Pairs of the training data. */
   readonly pairs: readonly ReferencedPair[];
@@ -59,9 +59,10 @@ export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
   const { config, fine_tuning } = JSON.parse(scope.job.config) as PreferenceJobConfig;
   const { objective, reference } = checkPreferenceConfig(config);
   const results = fine_tuning === undefined ? null : fineTuningResults(scope, fine_tuning);
-  const jobData = await readData(scope);
-  const { data, plan, allPairs } = jobData;
-  const validationCount = plan.heldOut.length + allPairs.length - data.examples.length;
+  const jobPairs = await readPairs(scope);
+  const { data, plan, allPairs } = jobPairs;
+  const artifactValidationCount = allPairs.length - data.examples.length;
+  const validationCount = plan.heldOut.length + artifactValidationCount;
   const counts = {
     num_dropped_pairs: data.droppedExamples,
     num_dropped_tokens: data.droppedTokens,
@@ -75,10 +76,10 @@ export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
     results,
     begin: async () => {
       const sums = await requireFiniteStep("The reference policy", () => referenceSums(scope, allPairs, reference));
-      const referenced = referencedData(jobData, sums, objective);
+      const referencedPairs = addReferenceValues(jobPairs, sums, objective);
       return {
-        train: (step) => trainStep(scope, referenced, step),
-        validate: validationCount === 0 ? null : () => measure(scope, referenced),
+        train: (step) => trainStep(scope, referencedPairs, step),
+        validate: validationCount === 0 ? null : () => validationMetrics(scope, referencedPairs),
       };
     },
   });
@@ -86,8 +87,8 @@ export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
   return { metrics, events: [], ...results?.atEnd(plan.stepCount) };
 }
 
-/** Reads the data of a job. */
-async function readData({ context, job, base, signal }: JobScope): Promise<PreferenceData> {
+/** Reads the artifacts of a job and plans its steps. */
+async function readPairs({ context, job, base, signal }: JobScope): Promise<JobPairs> {
   const { store, data: reader, files } = context;
   const { artifact_id, validation_artifact_id, config } = JSON.parse(job.config) as PreferenceJobConfig;
   const kind = { name: "preference" } as const;
@@ -95,7 +96,7 @@ async function readData({ context, job, base, signal }: JobScope): Promise<Prefe
     useExamples(await getArtifact(store, id), { base, files, kind }, (source) => reader.examples(source, signal));
   const data = await read(artifact_id);
   const validationExamples = validation_artifact_id === undefined ? [] : (await read(validation_artifact_id)).examples;
-  // Each example of this kind has two sequences.
+  // Each example of this kind has two sequences: the chosen one, then the rejected one.
   const pairOf = (sequences: readonly TokenSequence[]) => ({ chosen: itemAt(sequences, 0), rejected: itemAt(sequences, 1) });
   const allPairs = [...data.examples, ...validationExamples].map(pairOf);
   return { data, plan: planPreferences(data.examples.length, config), allPairs };
@@ -105,11 +106,11 @@ async function readData({ context, job, base, signal }: JobScope): Promise<Prefe
  * Adds the reference values to the pairs. The validation pairs are the ones that the plan holds out, or the ones of the validation artifact:
  * the configuration of a job has only one of the two.
  */
-function referencedData(
-  { data, plan, allPairs }: PreferenceData,
+function addReferenceValues(
+  { data, plan, allPairs }: JobPairs,
   sums: readonly PairValues[],
   objective: PreferenceObjective,
-): ReferencedData {
+): ReferencedPairs {
   const referenced = zip(allPairs, sums).map(([pair, reference]) => ({ ...pair, reference }));
   const pairs = referenced.slice(0, data.examples.length);
   const heldOut = plan.heldOut.map((index) => itemAt(pairs, index));
@@ -119,7 +120,7 @@ function referencedData(
 /** Trains one optimizer step and returns its metrics. The weights are checked after the last step. */
 async function trainStep(
   { context, handle, base, signal }: JobScope,
-  { data, pairs, objective }: ReferencedData,
+  { data, pairs, objective }: ReferencedPairs,
   { step, number, isLast }: NumberedStep,
 ): Promise<Readonly<Record<string, number>>> {
   const { engine } = context;
@@ -154,10 +155,13 @@ async function trainStep(
 }
 
 /** Computes the metrics of the validation pairs with the current weights, like the metrics of a training step. */
-async function measure({ context, handle, signal }: JobScope, { validation, objective }: ReferencedData): Promise<Record<string, number>> {
+async function validationMetrics(
+  { context, handle, signal }: JobScope,
+  { validation, objective }: ReferencedPairs,
+): Promise<Record<string, number>> {
   const policy = await measurePairs({ engine: context.engine, handle, signal }, validation);
   const batch = preferenceRows(validation);
   const { metrics } = preferenceGradient(batch, { policy, reference: validation.map(({ reference }) => reference) }, objective);
-  const named = Object.entries(metrics).map(([name, value]) => [`validation/${name}`, value] as const);
-  return { ...Object.fromEntries(named), "validation/tokens": batch.trainedTokens };
+  const prefixed = Object.entries(metrics).map(([name, value]) => [`validation/${name}`, value] as const);
+  return { ...Object.fromEntries(prefixed), "validation/tokens": batch.trainedTokens };
 }

@@ -1,4 +1,4 @@
-/** Clean-up of a data directory after an interruption. */
+/** Clean-up of a data directory after an interruption; the service runs {@link recover} at each start. */
 import { lstat, readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { BlobEntry, BlobStore } from "../artifacts/blob-store.ts";
@@ -20,14 +20,14 @@ interface Sweep {
   readonly directory: DataDirectory;
   readonly quarantine: Quarantine;
   readonly logger: ServiceLogger;
-  /** Whether nobody can be writing the file or directory at a path. */
+  /** Whether no process can be writing the file or directory at a path. */
   readonly isSettled: (path: string) => Promise<boolean>;
 }
 
-/** Milliseconds since its last change after which a file without a row is not part of work that another process does. */
+/** Milliseconds since its last change after which a file without a row is not part of work in another process. */
 const PEER_WORK_MS = 60 * 60 * 1000;
 
-/** Max names on the disk whose rows are read at one time: tables have rows of files that were deleted long ago. */
+/** Max names per query for the rows of files. Tables are not read as a whole: they keep rows of files that were deleted long ago. */
 const NAMES_AT_ONCE = 500;
 
 /** Whether a path was not changed for {@link PEER_WORK_MS}. */
@@ -56,19 +56,19 @@ export async function recover({
   const quarantine = new Quarantine(directory, logger);
   const sweep: Sweep = { ...context, quarantine, isSettled: hasPeers ? isOld : () => Promise.resolve(true) };
   await quarantineLinks(sweep);
-  const inUse = await removeDeadStaging(directory);
+  const stagingInUse = await removeDeadStaging(directory);
   const removed =
     (await removeTemporary(sweep)) +
     (await sweepJobs(sweep)) +
     (await sweepCheckpoints(sweep)) +
-    (await removeEntries(directory.temporary, (name) => !inUse.has(name), sweep.isSettled));
+    (await removeEntries(directory.temporary, (name) => !stagingInUse.has(name), sweep.isSettled));
   await sweepTokens(sweep);
   await sweepBlobs(sweep, blobs);
   quarantine.report();
   if (requeued + removed > 0) logger.info("Recovered after an interruption", { requeued, removed });
 }
 
-/** Returns interrupted jobs to the queue. Returns their number. */
+/** Returns interrupted jobs to the queue, in order of creation. @returns their number. */
 function requeueJobs(store: Store): Promise<number> {
   return transact(store, async (transaction) => {
     const interrupted = await transaction.selectFrom("jobs").selectAll().where("status", "=", "running").orderBy("seq").execute();
@@ -83,13 +83,13 @@ async function entriesOf(path: string): Promise<string[]> {
 }
 
 /**
- * Removes the entries of a directory that `isUseless` accepts by name, and `isSettled` by path.
+ * Removes the entries of a directory that `isUnused` accepts by name, and `isSettled` by path.
  *
  * @returns the number of removed entries.
  */
-async function removeEntries(path: string, isUseless: (name: string) => boolean, isSettled: Sweep["isSettled"]): Promise<number> {
+async function removeEntries(path: string, isUnused: (name: string) => boolean, isSettled: Sweep["isSettled"]): Promise<number> {
   let count = 0;
-  for (const name of (await entriesOf(path)).filter(isUseless)) {
+  for (const name of (await entriesOf(path)).filter(isUnused)) {
     if (!(await isSettled(join(path, name)))) continue;
     await remove(join(path, name));
     count++;
@@ -104,8 +104,8 @@ async function quarantineLinks({ directory, quarantine }: Sweep): Promise<void> 
       const path = join(parent, entry.name);
       if (entry.isSymbolicLink()) await quarantine.add(path);
       else if (entry.isDirectory()) {
-        const inner = await readdir(path, { withFileTypes: true });
-        for (const { name } of inner.filter((each) => each.isSymbolicLink())) await quarantine.add(join(path, name));
+        const children = await readdir(path, { withFileTypes: true });
+        for (const { name } of children.filter((child) => child.isSymbolicLink())) await quarantine.add(join(path, name));
       }
     }
   }
@@ -122,9 +122,17 @@ async function removeTemporary({ directory, isSettled }: Sweep): Promise<number>
   return removed;
 }
 
-/** Removes the files of finished jobs and superseded progress. Quarantines unknown jobs and progress that no row mentions. */
-async function sweepJobs({ store, directory, quarantine, isSettled }: Sweep): Promise<number> {
-  const jobs = new Map<string, Pick<JobRow, "status" | "progress_dir" | "committed_steps">>();
+/** Columns that say which files a job needs. */
+type JobFiles = Pick<JobRow, "status" | "progress_dir" | "committed_steps">;
+
+/**
+ * Removes the files of finished jobs and superseded progress. Quarantines unknown jobs and progress that no row mentions.
+ *
+ * @returns the number of removed directories.
+ */
+async function sweepJobs(sweep: Sweep): Promise<number> {
+  const { store, directory, quarantine, isSettled } = sweep;
+  const jobs = new Map<string, JobFiles>();
   for (const ids of chunksOf(await entriesOf(directory.jobs), NAMES_AT_ONCE)) {
     const columns = store.selectFrom("jobs").select(["id", "status", "progress_dir", "committed_steps"]);
     for (const job of await columns.where("id", "in", ids).execute()) jobs.set(job.id, job);
@@ -139,16 +147,25 @@ async function sweepJobs({ store, directory, quarantine, isSettled }: Sweep): Pr
     } else if (!live.includes(job.status)) {
       await remove(path);
       removed++;
-    } else {
-      const kept = job.progress_dir === null ? null : basename(job.progress_dir);
-      for (const name of await entriesOf(path)) {
-        const [, steps] = /^progress-(\d+)(?:-\d+)?$/u.exec(name) ?? [];
-        if (steps === undefined || name === kept || !(await isSettled(join(path, name)))) continue;
-        // Progress up to the committed steps is superseded.
-        if (Number(steps) > job.committed_steps) await quarantine.add(join(path, name));
-        else removed += await removeEntries(path, (other) => other === name, isSettled);
-      }
-    }
+    } else removed += await sweepProgress(sweep, path, job);
+  }
+  return removed;
+}
+
+/** Removes superseded progress of an unfinished job with the directory `path`. @returns the number of removed directories. */
+async function sweepProgress({ quarantine, isSettled }: Sweep, path: string, job: JobFiles): Promise<number> {
+  const currentName = job.progress_dir === null ? null : basename(job.progress_dir);
+  let removed = 0;
+  for (const name of await entriesOf(path)) {
+    // `commitProgress` of `states.ts` names the directories `progress-<steps>`, and on a shared database `progress-<steps>-<lease token>`.
+    const [, steps] = /^progress-(\d+)(?:-\d+)?$/u.exec(name) ?? [];
+    const progressPath = join(path, name);
+    if (steps === undefined || name === currentName || !(await isSettled(progressPath))) continue;
+    const isSuperseded = Number(steps) <= job.committed_steps;
+    if (isSuperseded) {
+      await remove(progressPath);
+      removed++;
+    } else await quarantine.add(progressPath);
   }
   return removed;
 }
@@ -167,26 +184,28 @@ async function sweepCheckpoints({ store, directory, quarantine, logger, isSettle
       .where("state_dir", "is not", null)
       .where("model_id", "in", ids)
       .execute();
-    const kept = new Map<string, CheckpointRow["optimizer_kind"]>();
+    const optimizerKinds = new Map<string, CheckpointRow["optimizer_kind"]>();
     for (const row of rows) {
       const path = findStoredState(row);
-      if (path !== null) kept.set(join(directory.root, path), row.optimizer_kind);
+      if (path !== null) optimizerKinds.set(join(directory.root, path), row.optimizer_kind);
       else logger.error("A checkpoint names files outside of its directory", { checkpoint: row.id, state_dir: row.state_dir });
     }
-    const models = new Set((await store.selectFrom("models").select("id").where("id", "in", ids).execute()).map((row) => row.id));
+    const models = await store.selectFrom("models").select("id").where("id", "in", ids).execute();
+    const modelIds = new Set(models.map(({ id }) => id));
     for (const id of ids) {
-      const path = join(directory.checkpoints, id);
-      const lost = models.has(id) ? (await entriesOf(path)).map((name) => join(path, name)).filter((each) => !kept.has(each)) : [path];
-      for (const each of lost) if (await isSettled(each)) await quarantine.add(each);
+      const modelPath = join(directory.checkpoints, id);
+      const candidates = modelIds.has(id) ? (await entriesOf(modelPath)).map((name) => join(modelPath, name)) : [modelPath];
+      const unknownPaths = candidates.filter((path) => !optimizerKinds.has(path));
+      for (const path of unknownPaths) if (await isSettled(path)) await quarantine.add(path);
     }
-    for (const [path, kind] of kept) {
+    for (const [path, kind] of optimizerKinds) {
       if (kind === null) removed += await removeEntries(path, (name) => name === OPTIMIZER_FILE, isSettled);
     }
   }
   return removed;
 }
 
-/** Quarantines token reports of unknown jobs. */
+/** Quarantines token reports of unknown jobs. A report is the file `<job id>.json`. */
 async function sweepTokens({ store, directory, quarantine, isSettled }: Sweep): Promise<void> {
   for (const names of chunksOf(await entriesOf(directory.tokens), NAMES_AT_ONCE)) {
     const ids = names.map((name) => basename(name, ".json"));
@@ -201,8 +220,8 @@ async function sweepTokens({ store, directory, quarantine, isSettled }: Sweep): 
 
 /** Quarantines blobs that no artifact file and no outcome of a rollout references. */
 async function sweepBlobs({ store, quarantine, isSettled }: Sweep, blobs: BlobStore): Promise<void> {
-  const sweep = async (found: readonly BlobEntry[]): Promise<void> => {
-    const names = found.map(({ name }) => name);
+  const quarantineUnreferenced = async (entries: readonly BlobEntry[]): Promise<void> => {
+    const names = entries.map(({ name }) => name);
     const files = await store.selectFrom("artifact_files").select("sha256").where("sha256", "in", names).distinct().execute();
     const outcomes = await store
       .selectFrom("rollout_tasks")
@@ -211,17 +230,17 @@ async function sweepBlobs({ store, quarantine, isSettled }: Sweep, blobs: BlobSt
       .distinct()
       .execute();
     const referenced = new Set([...files.map(({ sha256 }) => sha256), ...outcomes.map(({ outcome_sha256: sha256 }) => sha256)]);
-    for (const { name, path } of found) if (!referenced.has(name) && (await isSettled(path))) await quarantine.add(path);
+    for (const { name, path } of entries) if (!referenced.has(name) && (await isSettled(path))) await quarantine.add(path);
   };
-  const found: BlobEntry[] = [];
+  const batch: BlobEntry[] = [];
   for await (const entry of blobs.list()) {
-    found.push(entry);
-    if (found.length === NAMES_AT_ONCE) await sweep(found.splice(0));
+    batch.push(entry);
+    if (batch.length === NAMES_AT_ONCE) await quarantineUnreferenced(batch.splice(0));
   }
-  await sweep(found);
+  await quarantineUnreferenced(batch);
 }
 
-/** Yields the parts of a list. */
+/** Yields consecutive parts of a list, of `length` items each; the last part may be shorter. */
 function* chunksOf<T>(list: readonly T[], length: number): Generator<T[], void> {
   for (let start = 0; start < list.length; start += length) yield list.slice(start, start + length);
 }

@@ -1,4 +1,7 @@
-/** Trainer of reinforcement jobs: RL steps on rollouts that the job makes itself. */
+/**
+ * Trainer of reinforcement jobs of the fine-tuning interface: RL steps on rollouts that the job samples and grades itself. The trainer of
+ * RL jobs, which get their rollouts from clients, is `rl.ts`; its `trainBatch` trains the steps here, too.
+ */
 import { rlBatchSteps, shuffledIndices, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
 import type { PolicyVersion } from "../../engine/port.ts";
 import type { Trajectory, TrajectoryGroup } from "../../base/schema/index.ts";
@@ -40,7 +43,7 @@ interface StepRollouts {
   readonly failures: number;
 }
 
-/** Trains the steps that are not committed. The rollouts of each step are sampled with the weights after the step before it. */
+/** Trains the uncommitted steps of a job. The rollouts of each step are sampled with the weights after the step before it. */
 export async function runReinforcementSteps(scope: JobScope): Promise<Trained> {
   const { job, signal, emit } = scope;
   const inputs = await readInputs(scope);
@@ -58,7 +61,7 @@ export async function runReinforcementSteps(scope: JobScope): Promise<Trained> {
     metrics = await runStep(scope, inputs, completed);
     await emit({ key: `step:${completed}`, type: "gradient_step", data: metrics });
     await emitWarnings(scope, metrics, completed);
-    // The final checkpoint commits the last step.
+    // `commitCheckpoint` of `states.ts` commits the last step together with the end of the job.
     if (completed === steps) break;
     const isPausing = scope.isPausing();
     await scope.commitProgress(completed);
@@ -68,21 +71,21 @@ export async function runReinforcementSteps(scope: JobScope): Promise<Trained> {
   return { metrics: { ...metrics, num_gradient_steps: steps }, ...results.atEnd(steps) };
 }
 
-/** Samples, grades and trains a step, and validates after it if the interval says so. `number` counts from 1. */
+/** Samples, grades and trains a step, and validates after every `eval_interval` steps and the last one. `number` counts from 1. */
 async function runStep(scope: JobScope, inputs: ReinforcementInputs, number: number): Promise<Readonly<Record<string, number>>> {
   const { steps, config, validation } = inputs;
   const rollouts = await withWeights(scope, (model) => sampleStep(scope, inputs, { model, number }));
-  const trained = await trainStep(scope, inputs, { rollouts, number });
-  const isValidated = validation.length > 0 && (number % config.reinforcement.eval_interval === 0 || number === steps);
-  const validated = isValidated ? await withWeights(scope, (model) => validate(scope, inputs, { model, number })) : {};
-  return knownMetrics({ gradient_step: number, ...trained, ...validated });
+  const trainingMetrics = await trainStep(scope, inputs, { rollouts, number });
+  const isValidationDue = validation.length > 0 && (number % config.reinforcement.eval_interval === 0 || number === steps);
+  const validationMetrics = isValidationDue ? await withWeights(scope, (model) => validate(scope, inputs, { model, number })) : {};
+  return knownMetrics({ gradient_step: number, ...trainingMetrics, ...validationMetrics });
 }
 
-/** Emits the warnings about a step, from its metrics and the ones of the steps before it. */
+/** Emits the warnings about a step. They depend on its metrics and on the metrics of up to {@link WARNING_HISTORY} steps before it. */
 async function emitWarnings({ context, job, emit }: JobScope, metrics: Readonly<Record<string, number>>, number: number): Promise<void> {
-  const recent = (await recentSteps(context.store, job.id)).map(({ data }) => JSON.parse(data) as Readonly<Record<string, number>>);
-  const before = recent.filter((each) => (each["gradient_step"] ?? 0) < number).slice(0, WARNING_HISTORY);
-  for (const warning of trainingWarnings(metrics, before))
+  const recentMetrics = (await recentSteps(context.store, job.id)).map(({ data }) => JSON.parse(data) as Readonly<Record<string, number>>);
+  const earlierSteps = recentMetrics.filter((each) => (each["gradient_step"] ?? 0) < number).slice(0, WARNING_HISTORY);
+  for (const warning of trainingWarnings(metrics, earlierSteps))
     await emit({ key: `warning:${number}:${warning.code}`, type: "warning", data: { ...warning } });
 }
 
@@ -103,7 +106,7 @@ async function readInputs({ context, job, signal }: JobScope): Promise<Reinforce
   };
 }
 
-/** Publishes the current weights for `use`, which gets a name for requests. A failure to release them is only logged. */
+/** Publishes the current weights for the time of `use`, which gets their name for requests. A failure to release them is only logged. */
 async function withWeights<T>(scope: JobScope, use: (name: string) => Promise<T>): Promise<T> {
   const { context, job, handle, model, checkpoint, signal } = scope;
   const { engine, policies, logger } = context;
@@ -117,7 +120,7 @@ async function withWeights<T>(scope: JobScope, use: (name: string) => Promise<T>
   }
 }
 
-/** Samples and grades the groups of a step: the rows of its batch, in an order that the job's seed gives to each epoch. */
+/** Samples and grades the groups of a step, one group per row of its batch. The job's seed shuffles the rows anew for each epoch. */
 async function sampleStep(
   scope: JobScope,
   inputs: ReinforcementInputs,
@@ -127,7 +130,8 @@ async function sampleStep(
   const { batch_size: batchSize, group_size: groupSize, seed } = config.reinforcement;
   const stepsPerEpoch = Math.ceil(rows.length / batchSize);
   const stepIndex = number - 1;
-  const order = shuffledIndices(rows.length, BigInt(seed), Math.floor(stepIndex / stepsPerEpoch));
+  const epoch = Math.floor(stepIndex / stepsPerEpoch);
+  const order = shuffledIndices(rows.length, BigInt(seed), epoch);
   const start = (stepIndex % stepsPerEpoch) * batchSize;
   const rowIndices = order.slice(start, start + batchSize);
   const plans = rowIndices.flatMap((index): PlannedSample[] => {
@@ -136,11 +140,12 @@ async function sampleStep(
   });
   const rollouts = await play(scope, inputs, { model, plans });
   const failures = await reportFailures(scope, rollouts, { key: `grader:${number}`, what: `step ${number}` });
+  // The rollouts have the order of the plans: `groupSize` per row.
   const groups = rowIndices.map((index, position): TrajectoryGroup => {
-    const ofRow = rollouts.slice(position * groupSize, (position + 1) * groupSize);
+    const groupRollouts = rollouts.slice(position * groupSize, (position + 1) * groupSize);
     return {
-      trajectories: scoredTrajectories(ofRow),
-      exceptions: ofRow.flatMap(({ failure }) =>
+      trajectories: scoredTrajectories(groupRollouts),
+      exceptions: groupRollouts.flatMap(({ failure }) =>
         failure === null ? [] : [{ type: failure.name, message: failure.message, traceback: "" }],
       ),
       metadata: { row: index },
@@ -167,7 +172,7 @@ function scoredTrajectories(rollouts: readonly GradedRollout[]): Trajectory[] {
 }
 
 /**
- * Emits a warning if rollouts have no reward. `what` names their purpose.
+ * Emits a warning if rollouts have no reward. `what` says in the message what the rollouts are for, such as "step 3".
  *
  * @returns the number of rollouts without a reward.
  * @throws EngineError `E_ENGINE` if no rollout has one.
@@ -198,10 +203,10 @@ async function trainStep(
 ): Promise<Readonly<Record<string, number>>> {
   const { base, signal } = scope;
   const groups = rollouts.groups.filter(({ trajectories }) => trajectories.length > 0);
-  const failures = rollouts.failures === 0 ? {} : { "grader/failures": rollouts.failures };
+  const failureMetrics = rollouts.failures === 0 ? {} : { "grader/failures": rollouts.failures };
   const rewards = groups.flatMap(({ trajectories }) => trajectories.map(({ reward }) => reward));
   const tokens = groups.flatMap(({ trajectories }) => trajectories.map(completionTokens));
-  const rolloutMetrics = { "rollout/completion_tokens": mean(tokens), ...failures };
+  const rolloutMetrics = { "rollout/completion_tokens": mean(tokens), ...failureMetrics };
   const hasSignal = groups.some(({ trajectories }) => new Set(trajectories.map(({ reward }) => reward)).size > 1);
   if (!hasSignal)
     return {
@@ -210,7 +215,11 @@ async function trainStep(
       "advantage/zero_groups": groups.length,
       "data/groups": groups.length,
       "data/trajectories": rewards.length,
-      ...{ loss: 0, grad_norm: 0, num_tokens: 0, num_trainable_tokens: 0, ...rolloutMetrics },
+      loss: 0,
+      grad_norm: 0,
+      num_tokens: 0,
+      num_trainable_tokens: 0,
+      ...rolloutMetrics,
     };
   const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base), { signal });
   const { metrics } = await trainBatch(scope, batch, `Step ${number}`);
@@ -237,7 +246,7 @@ function completionTokens({ messages_and_choices: items }: Trajectory): number {
   return items.reduce((sum, item) => sum + (isChoice(item) ? (item.token_ids?.length ?? 0) : 0), 0);
 }
 
-/** Returns the mean of at least one value. */
+/** Returns the mean; NaN without values. */
 function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

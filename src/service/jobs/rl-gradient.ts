@@ -1,3 +1,4 @@
+/** Gradient of an RL batch, for losses that the engine implements and for losses that only the learner implements. */
 import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
 import { linearLoss, linearRows, policyObjectiveSteps, policyRows, type RlBatch } from "../../learner/index.ts";
 import { runStepsInSlices } from "../../base/util/steps.ts";
@@ -31,8 +32,9 @@ export async function computeGradient({ engine, handle, signal, reference }: Gra
   const logprobs = await engine.forward(handle, rows, { signal });
   const referenceLogprobs = objective.kl === null ? null : await reference(rows);
   const gradient = await runStepsInSlices(policyObjectiveSteps(policyRows(rows, logprobs, referenceLogprobs), objective), { signal });
-  const linear = linearLoss(objective);
-  const { metrics } = await engine.forwardBackward(handle, linearRows(rows, gradient.derivatives), linear, { signal });
-  const bonus = (linear.entropyCoefficient ?? 0) * (metrics.weightedEntropy ?? 0);
+  // The reported loss consists of the learner's loss and the entropy bonus, which is subtracted.
+  const backwardLoss = linearLoss(objective);
+  const { metrics } = await engine.forwardBackward(handle, linearRows(rows, gradient.derivatives), backwardLoss, { signal });
+  const bonus = (backwardLoss.entropyCoefficient ?? 0) * (metrics.weightedEntropy ?? 0);
   return { logprobs, metrics: { ...metrics, loss: gradient.loss - bonus }, kl: gradient.kl };
 }

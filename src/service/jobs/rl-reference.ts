@@ -1,3 +1,4 @@
+/** Reference policy of the KL penalty of RL and reinforcement jobs. */
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { NotFoundError } from "../../base/errors.ts";
 import type { KlReference } from "../../learner/index.ts";
@@ -18,7 +19,11 @@ export async function referenceLogprobs(scope: JobScope, rows: readonly Row[], r
   return withReferencePolicy(scope, checkpoint, (handle) => context.engine.forward(handle, rows, { signal }));
 }
 
-/** Returns the checkpoint of a reference. @throws NotFoundError `E_NOT_FOUND` if it does not exist. */
+/**
+ * Returns the checkpoint of a reference: a fixed step of the model (`step`), or `steps` steps before the job's checkpoint (`lag`).
+ *
+ * @throws NotFoundError `E_NOT_FOUND` if the model has no such checkpoint.
+ */
 async function referenceCheckpoint(
   { context, model, checkpoint }: JobScope,
   reference: Exclude<KlReference, { readonly kind: "base" }>,

@@ -19,7 +19,7 @@ const CONCURRENCY = 64;
 /** Milliseconds until a request that was rejected for lack of room is sent again. */
 const RETRY_MS = 50;
 
-/** Settings that sample the plain distribution of the model, which the loss assumes. */
+/** Settings that sample the unmodified distribution of the model, which the loss assumes. */
 const PLAIN_SAMPLING = { temperature: 1, top_p: 1, top_k: 0, min_p: 0, repetition_penalty: 1 } as const;
 
 /** Rollout to make: a sample of a row. */
@@ -54,7 +54,7 @@ export interface JobRolloutContext {
  * Returns the seed of a sample, from 0 to 2⁴⁸ − 1. It depends on its arguments alone, so that a resumed job samples the same.
  *
  * @param jobSeed - Seed of the job.
- * @param path - Kind of the sample, and its numbers.
+ * @param path - Kind of the sample (`train` or `validation`), then the indices that identify it.
  */
 export function sampleSeed(jobSeed: number, path: readonly (string | number)[]): number {
   return createHash("sha256")
@@ -76,6 +76,7 @@ export function rowRequest({ messages, tools }: ReinforcementRow, model: string,
  */
 export async function playRollouts(context: JobRolloutContext, plans: readonly PlannedSample[]): Promise<GradedRollout[]> {
   const queue = new PQueue({ concurrency: CONCURRENCY });
+  // Aborted with the first error of a sample.
   const failed = new AbortController();
   const signal = AbortSignal.any([context.signal, failed.signal]);
   const play = async (plan: PlannedSample) => {
@@ -85,12 +86,13 @@ export async function playRollouts(context: JobRolloutContext, plans: readonly P
       throw error;
     });
   };
-  // Waits for all of them, because the caller releases the weights after the call.
+  // Waits for all samples also after an error, because the caller releases the weights after the call.
   const settled = await Promise.allSettled(plans.map((plan) => queue.add(() => play(plan))));
   signal.throwIfAborted();
   return settled.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
 }
 
+/** Samples and grades one rollout. */
 async function playRollout(context: JobRolloutContext, { row, seed }: PlannedSample): Promise<GradedRollout> {
   const { chat, model, step, grader, similarity, signal } = context;
   const members = { ...context.request, ...PLAIN_SAMPLING, seed, logprobs: true, return_token_ids: true };
@@ -98,14 +100,14 @@ async function playRollout(context: JobRolloutContext, { row, seed }: PlannedSam
   const completion = await withRoom(() => chat.sample(request, { signal }), signal);
   const choice = first(completion.choices);
   const sample = { output_text: textOf(choice.message), output_tools: choice.message.tool_calls ?? [], choices: [choice] };
-  // Without a seed of its own, a model grader gets the one of the sample, so that a resumed job has the same rewards.
+  // A model grader without a seed gets the seed of the sample, so that a resumed job has the same rewards.
   const complete: GraderComplete = (graderRequest, options) => withRoom(() => chat.complete({ seed, ...graderRequest }, options), signal);
   const values = { item: row.item, sample: gradedSample(sample) };
   const { reward, errors } = await grade(grader, { values, complete, similarity, signal });
   return { trajectory: trajectoryOf(request, completion, { reward, step }), failure: firstFailure(errors) };
 }
 
-/** Sends a request, again and again while the service has no room for it. */
+/** Sends a request, and repeats it every {@link RETRY_MS} while the service rejects it for lack of room. */
 async function withRoom(send: () => Promise<ChatCompletion>, signal: AbortSignal): Promise<ChatCompletion> {
   for (;;) {
     try {
@@ -117,6 +119,7 @@ async function withRoom(send: () => Promise<ChatCompletion>, signal: AbortSignal
   }
 }
 
+/** Returns the trajectory of a single request. */
 function trajectoryOf(
   request: ChatCompletionRequest,
   completion: ChatCompletion,

@@ -54,7 +54,7 @@ export interface JobScope {
   readonly handle: ModelHandle;
   readonly base: BaseModelInfo;
   readonly model: ModelRow;
-  /** Newest checkpoint at the job's start, or after an interruption; without progress, the job starts from it. */
+  /** Newest checkpoint of the model when this attempt of the job began. Without progress, the job starts from it. */
   readonly checkpoint: CheckpointRow;
   /** Returns the checkpoint that the job added last; `checkpoint` if it has added none. */
   readonly newest: () => CheckpointRow;
@@ -73,11 +73,11 @@ export interface JobScope {
 
 /** Controls of a running job. */
 export interface RunControls {
-  /** Called with the job once this process has claimed it. */
+  /** Called with the job once this process has claimed it; not called if {@link runJob} returns without running the job. */
   readonly onClaimed: (job: JobRow) => void;
   readonly signal: AbortSignal;
   readonly isPausing: () => boolean;
-  /** Observer of the run; null for none. */
+  /** Observer of this run; null if the service observes no jobs. */
   readonly observed: JobObserver | null;
 }
 
@@ -95,7 +95,7 @@ const TRAINERS: Readonly<Record<JobRow["type"], (scope: JobScope) => Promise<Tra
  * @throws the error of the job, the signal's reason, or a {@link JobPaused}.
  */
 export async function runJob(context: RunContext, queued: JobRow, { onClaimed, signal, isPausing, observed }: RunControls): Promise<void> {
-  const { store, engine, warm, policies, changes } = context;
+  const { store, engine, warm } = context;
   const job = await claim(context, queued);
   if (job === null) return;
   onClaimed(job);
@@ -115,20 +115,31 @@ export async function runJob(context: RunContext, queued: JobRow, { onClaimed, s
     await engine.unload(handle).catch(logFailure(context.logger, "The model of a failed job could not be unloaded", { job: job.id }));
     throw error;
   }
-  // The job has succeeded. Failures from here on only cost a reload of the model.
+  await keepTrained(context, job, { handle, committed });
+  await context.retention.enforceBudget().catch(logFailure(context.logger, "The budget of checkpoints could not be kept", { job: job.id }));
+}
+
+/**
+ * Publishes the model of a succeeded job for sampling and keeps it warm for the next job. Never rejects: a failure only costs a reload of the
+ * model.
+ */
+async function keepTrained(
+  { engine, policies, warm, changes, logger }: RunContext,
+  job: JobRow,
+  { handle, committed }: { readonly handle: ModelHandle; readonly committed: CheckpointRow },
+): Promise<void> {
   try {
     const published = engine.publish(handle);
     policies.adopt(committed.id, published);
     changes.notify();
     await published;
-    await warm.keep(model.id, { handle, checkpointId: committed.id, optimizerKind: job.type });
+    await warm.keep(job.model_id, { handle, checkpointId: committed.id, optimizerKind: job.type });
   } catch (error) {
     const message = "A finished model could not be published; it is loaded from disk when asked for";
-    context.logger.warn(message, { job: job.id, error: messageOf(error) });
+    logger.warn(message, { job: job.id, error: messageOf(error) });
     changes.notify();
     await engine.unload(handle).catch(() => undefined);
   }
-  await context.retention.enforceBudget().catch(logFailure(context.logger, "The budget of checkpoints could not be kept", { job: job.id }));
 }
 
 /** Returns the trainer of a job. */
@@ -136,35 +147,39 @@ function trainerOf(job: JobRow): (scope: JobScope) => Promise<Trained> {
   return isReinforcement(job) ? runReinforcementSteps : TRAINERS[job.type];
 }
 
-/** Marks a job as running. Returns null if the job was cancelled, paused or claimed by another process meanwhile. A job that is already `running` was interrupted. */
+/**
+ * Marks a job as running. A job that is already `running` was interrupted.
+ *
+ * @returns the claimed job; null if the job was cancelled, paused or claimed by another process meanwhile.
+ */
 function claim({ store, leases, changes }: RunContext, queued: JobRow): Promise<JobRow | null> {
   return transact(store, async (transaction) => {
     const job = await getJob(transaction, queued.id);
     if ((job.status !== "queued" && job.status !== "running") || job.is_paused === 1) return null;
     if (await leases.isHeldElsewhere(transaction, job)) return null;
-    const changed = {
+    const columns = {
       ...(await leases.claimed(transaction, job)),
       status: "running" as const,
       attempts: job.attempts + 1,
       training_start: job.training_start ?? new Date().toISOString(),
     };
-    await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
-    return { ...job, ...changed };
+    await transaction.updateTable("jobs").set(columns).where("id", "=", job.id).execute();
+    return { ...job, ...columns };
   }).finally(() => changes.notify());
 }
 
-/** Returns the context of a running job. `commitProgress` and `recordFile` keep the row that the next commit builds on. */
+/** Returns the context of a running job, which holds the job's row and newest checkpoint as of the last commit. */
 function scopeOf(
   context: RunContext,
-  given: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal" | "isPausing">,
+  run: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal" | "isPausing">,
   observed: JobObserver | null,
 ): JobScope {
-  const { job, handle, checkpoint, signal } = given;
-  let current = job;
+  const { job, handle, checkpoint, signal } = run;
+  let committedJob = job;
   let newest = checkpoint;
   return {
     context,
-    ...given,
+    ...run,
     async emit(event) {
       reportStep(observed, event);
       await transact(context.store, async (transaction) => {
@@ -174,10 +189,10 @@ function scopeOf(
       context.changes.notify();
     },
     async commitProgress(steps) {
-      current = await commitProgress(context, current, { handle, steps, signal });
+      committedJob = await commitProgress(context, committedJob, { handle, steps, signal });
     },
     async recordFile(storedPath, digest) {
-      current = await recordJobFile(context, current, storedPath, digest);
+      committedJob = await recordJobFile(context, committedJob, storedPath, digest);
     },
     async addCheckpoint(added) {
       newest = (await addCheckpoint(context, job, { ...added, handle, start: newest, signal })) ?? newest;

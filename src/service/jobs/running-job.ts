@@ -1,4 +1,4 @@
-/** Job that the queue runs, and the requests that it follows. */
+/** State of the job that the queue runs, and the requests to cancel or pause it, also from other processes. */
 import { delay } from "../../base/util/delay.ts";
 import type { JobRow } from "../store/tables.ts";
 import { LeaseLostError, type JobLeases } from "./leases.ts";
@@ -16,9 +16,9 @@ export interface RunningJob {
   isCancelled: boolean;
   /** Whether the job stops after its current step. */
   isPausing: boolean;
-  /** The job as this process has claimed it; null before. */
+  /** Row of the job as this process has claimed it; null before the claim. */
   claimed: JobRow | null;
-  /** Whether another process has the job now. */
+  /** Whether this process has lost the lease of the job. */
   isLost: boolean;
 }
 
@@ -43,9 +43,9 @@ export function keepLease(leases: JobLeases, running: RunningJob, claimed: JobRo
   });
 }
 
-/** Waits up to 20 s until a running job has stopped. */
+/** Waits up to {@link STOP_PATIENCE_MS} until a running job has stopped. */
 export async function settledWithin({ settled }: RunningJob): Promise<void> {
-  const patience = new AbortController();
-  await Promise.race([settled, delay(STOP_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
-  patience.abort();
+  const timeout = new AbortController();
+  await Promise.race([settled, delay(STOP_PATIENCE_MS, { signal: timeout.signal }).catch(() => undefined)]);
+  timeout.abort();
 }

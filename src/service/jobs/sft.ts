@@ -1,4 +1,4 @@
-/** Trainer of SFT jobs. */
+/** Trainer of SFT jobs. The loop over the steps is in `dataset-steps.ts`. */
 import { buildSftBatch, checkSftConfig, planSft, type TrainingPlan, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import { runDatasetSteps, summarizeSteps, type NumberedStep } from "./dataset-steps.ts";
@@ -11,8 +11,8 @@ import { tokenAccuracy } from "./token-accuracy.ts";
 import { useExamples, type ExampleData } from "../training-data/example-data.ts";
 import type { SftJobConfig } from "../store/job-configs.ts";
 
-/** Training and validation data of an SFT job. */
-interface SftWork {
+/** Data and settings of an SFT job. */
+interface SftInputs {
   readonly data: ExampleData;
   readonly plan: TrainingPlan;
   /** Sequences of the validation examples; empty without validation. */
@@ -27,8 +27,8 @@ const SUMMARY = { sums: ["num_trajectories", "num_tokens", "num_trainable_tokens
 
 /** Trains one optimizer step per batch, starting after the last committed step. */
 export async function runSftSteps(scope: JobScope): Promise<Trained> {
-  const work = await readWork(scope);
-  const { data, plan, validation, validationExamples, results } = work;
+  const inputs = await readInputs(scope);
+  const { data, plan, validation, validationExamples, results } = inputs;
   const counts = {
     num_dropped_trajectories: data.droppedExamples,
     num_dropped_sequences: data.droppedSequences,
@@ -43,7 +43,7 @@ export async function runSftSteps(scope: JobScope): Promise<Trained> {
     results,
     begin: async () => ({
       train: (step) => trainStep(scope, data, step),
-      validate: validation.length === 0 ? null : () => measure(scope, work),
+      validate: validation.length === 0 ? null : () => validationMetrics(scope, inputs),
     }),
   });
   const metrics = { ...(await summarizeSteps(scope.context.store, scope.job.id, SUMMARY)), ...counts };
@@ -51,7 +51,7 @@ export async function runSftSteps(scope: JobScope): Promise<Trained> {
 }
 
 /** Reads the data of a job. Without a validation artifact, the examples that the plan holds out are the validation data. */
-async function readWork(scope: JobScope): Promise<SftWork> {
+async function readInputs(scope: JobScope): Promise<SftInputs> {
   const { context, job, base, signal } = scope;
   const { store, data: reader, files } = context;
   const { artifact_id, validation_artifact_id, config, experimental_config, fine_tuning } = JSON.parse(job.config) as SftJobConfig;
@@ -69,7 +69,7 @@ async function readWork(scope: JobScope): Promise<SftWork> {
   return { data, plan, validation: validation.flat(), validationExamples: validation.length, results };
 }
 
-/** Data of an event `gradient_step`. */
+/** Metrics of a step, without optional ones: the data of its `gradient_step` event. */
 interface SftStepMetrics extends Readonly<Record<string, number>> {
   readonly gradient_step: number;
   readonly loss: number;
@@ -122,7 +122,7 @@ async function trainStep(
  * Computes the loss on validation examples with the current weights, averaged like the loss of a training step; for the fine-tuning
  * interface also the token accuracy, which needs a second pass.
  */
-async function measure(scope: JobScope, { validation, results }: SftWork): Promise<Record<string, number>> {
+async function validationMetrics(scope: JobScope, { validation, results }: SftInputs): Promise<Record<string, number>> {
   const { context, handle, signal } = scope;
   const { rows, trainedTokens } = buildSftBatch(validation);
   const logprobs = await context.engine.forward(handle, rows, { signal });

@@ -1,4 +1,7 @@
-/** Commits of a training job: its progress, and the checkpoint with which it ends. */
+/**
+ * Commits of a training job: its progress, checkpoints during the job, and the checkpoint with which it ends. Each commit first writes files,
+ * then the rows that name them, in a transaction that checks the job's lease.
+ */
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
@@ -60,7 +63,7 @@ export interface Trained {
   readonly digests?: Digests | undefined;
   /** Additional names of the checkpoint. @default none */
   readonly aliases?: readonly NewAlias[] | undefined;
-  /** Prepares what else the job leaves. @default nothing */
+  /** Prepares further rows for the transaction of the checkpoint. @default none */
   readonly attach?: (() => Promise<Attachment>) | undefined;
 }
 
@@ -75,6 +78,7 @@ interface TrainedWeights {
   readonly signal: AbortSignal;
 }
 
+/** Checkpoint that loses its optimizer state. */
 type OldOptimizer = Pick<CheckpointRow, "model_id" | "step" | "state_dir">;
 
 /**
@@ -88,25 +92,26 @@ export async function commitProgress(
   { handle, steps, signal }: { readonly handle: ModelHandle; readonly steps: number; readonly signal: AbortSignal },
 ): Promise<JobRow> {
   const { store, directory, storage } = context;
-  const name = `progress-${steps}${suffixOf(store, job)}`;
+  const name = `progress-${steps}${claimSuffix(store, job)}`;
   const path = join(jobDirectory(directory, job.id), name);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.jobs);
   const saved = await saveDurably(context, handle, path, signal);
-  const digests = JSON.stringify({ ...otherDigests(job), ...saved });
+  const digests = JSON.stringify({ ...digestsBesidesProgress(job), ...saved });
   const progressDir = relative(directory.root, path);
-  const changed = { committed_steps: steps, progress_dir: progressDir, digests, attempts: 1 };
+  const columns = { committed_steps: steps, progress_dir: progressDir, digests, attempts: 1 };
   try {
     await transact(store, async (transaction) => {
       await requireLease(transaction, job);
-      await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+      await transaction.updateTable("jobs").set(columns).where("id", "=", job.id).execute();
     });
   } catch (error) {
+    // After a commit with an unknown outcome, the row may name the files.
     if (!(error instanceof UnknownOutcomeError)) await storage.remove(`${storedJob(job.id)}/${name}`);
     throw error;
   }
   if (job.progress_dir !== null && job.progress_dir !== progressDir) await storage.remove(storedProgress(job));
-  return { ...job, ...changed };
+  return { ...job, ...columns };
 }
 
 /**
@@ -130,15 +135,15 @@ export async function recordJobFile(
 }
 
 /**
- * Returns the end of the names of the job's states. A process that has lost the lease may still write files, which must not take the place
- * of the files of the process that has it.
+ * Returns the suffix of the names of directories that the job writes. On a shared database it differs per claim: a process that has lost the
+ * lease may still write files, which must not replace the files of the process that holds it.
  */
-function suffixOf(store: Store, { lease_token: token }: JobRow): string {
+function claimSuffix(store: Store, { lease_token: token }: JobRow): string {
   return isShared(store) ? `-${token}` : "";
 }
 
 /** Returns the digests of a job's files that are not part of its progress. */
-function otherDigests(job: JobRow): Digests {
+function digestsBesidesProgress(job: JobRow): Digests {
   const progress = job.progress_dir === null ? null : `${storedProgress(job)}/`;
   const digests = Object.entries(digestsOfJob(job) ?? {});
   return Object.fromEntries(digests.filter(([path]) => progress === null || !path.startsWith(progress)));
@@ -159,10 +164,10 @@ export async function commitCheckpoint(context: CommitContext, job: JobRow, trai
       for (const event of events) await appendEvent(transaction, job.id, event);
       await appendEvent(transaction, job.id, { key: "end", type: "training_ended", data: { step } });
       await attachment?.commit(transaction);
-      const kept = digests === undefined ? null : JSON.stringify(digests);
+      const jobDigests = digests === undefined ? null : JSON.stringify(digests);
       await transaction
         .updateTable("jobs")
-        .set({ status: "succeeded", step, training_end: now, progress_dir: null, digests: kept, ...NO_LEASE })
+        .set({ status: "succeeded", step, training_end: now, progress_dir: null, digests: jobDigests, ...NO_LEASE })
         .where("id", "=", job.id)
         .execute();
     });
@@ -200,23 +205,23 @@ async function insertAlias(transaction: Store, { id }: JobRow, checkpointId: str
     .execute();
 }
 
-/** Saves the weights of a running job, then commits the next checkpoint of its model together with the rows that `also` writes. */
+/** Saves the weights of a running job, then commits the next checkpoint of its model together with the rows that `writeRows` adds. */
 async function commitSaved(
   context: CommitContext,
   job: JobRow,
   trained: Pick<Trained, "metrics"> & TrainedWeights,
-  also: (transaction: Store, row: CheckpointRow) => Promise<void>,
+  writeRows: (transaction: Store, row: CheckpointRow) => Promise<void>,
 ): Promise<CheckpointRow> {
   const { store, storage } = context;
   const row = await saveCheckpoint(context, job, trained);
-  let outdated: OldOptimizer[];
+  let outdatedOptimizers: OldOptimizer[];
   try {
-    outdated = await transact(store, async (transaction) => {
+    outdatedOptimizers = await transact(store, async (transaction) => {
       await requireLease(transaction, job);
       const { status } = await getJob(transaction, job.id);
       if (status !== "running") throw new InternalError(`Training job '${job.id}' is ${status} and cannot make a checkpoint now`);
       const dropped = await insertNewest(transaction, row);
-      await also(transaction, row);
+      await writeRows(transaction, row);
       return dropped;
     });
   } catch (error) {
@@ -224,8 +229,8 @@ async function commitSaved(
     throw error;
   }
   // After the commit no error may fail the job. Leftover files are removed at the next start.
-  for (const each of outdated) {
-    const state = findStoredState(each);
+  for (const checkpoint of outdatedOptimizers) {
+    const state = findStoredState(checkpoint);
     if (state !== null) await storage.remove(`${state}/${OPTIMIZER_FILE}`).catch(() => undefined);
   }
   return row;
@@ -240,7 +245,7 @@ async function saveCheckpoint(
   const { store, directory } = context;
   const model = await getModel(store, job.model_id);
   const { next_step: step } = model;
-  const path = join(modelDirectory(directory, job.model_id), `${step}${suffixOf(store, job)}`);
+  const path = join(modelDirectory(directory, job.model_id), `${step}${claimSuffix(store, job)}`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.checkpoints);
   const saved = await saveDurably(context, handle, path, signal);
@@ -265,12 +270,12 @@ async function saveCheckpoint(
 }
 
 /**
- * Inserts the newest checkpoint of a model. Only a model's newest checkpoint and its pinned ones keep their optimizer state.
+ * Inserts the newest checkpoint of a model. Only the newest checkpoint and pinned checkpoints of a model keep their optimizer state.
  *
  * @returns the checkpoints that lose their optimizer state.
  */
 async function insertNewest(transaction: Store, row: CheckpointRow): Promise<OldOptimizer[]> {
-  const outdated = await transaction
+  const outdatedOptimizers = await transaction
     .updateTable("checkpoints")
     .set({ optimizer_kind: null })
     .where("model_id", "=", row.model_id)
@@ -284,7 +289,7 @@ async function insertNewest(transaction: Store, row: CheckpointRow): Promise<Old
     .set({ next_step: row.step + 1 })
     .where("id", "=", row.model_id)
     .execute();
-  return outdated;
+  return outdatedOptimizers;
 }
 
 /** Returns the checkpoint that a job of the model starts from. */

@@ -23,7 +23,8 @@ const SCORING: SamplingParams = {
 
 /**
  * Returns the fraction of the trained tokens that are the most likely token at their position, as the current weights predict them from the
- * tokens before. The sampler scores the sequences as prompts, which leaves out the token at the last position of a full context, because the engine samples at least one token.
+ * tokens before. The sampler scores the sequences as prompts. It leaves out the last token of a sequence that fills the context, because the
+ * engine samples at least one token after a prompt.
  *
  * @returns null if the engine does not score prompts, and without trained tokens.
  */
@@ -33,14 +34,15 @@ export async function tokenAccuracy(
 ): Promise<number | null> {
   const policy = await engine.publish(handle, { signal });
   const maxTokens = base.contextLength - 1;
-  let [correct, total] = [0, 0];
+  let correct = 0;
+  let total = 0;
   try {
     for (let start = 0; start < sequences.length; start += CONCURRENCY) {
       const batch = sequences.slice(start, start + CONCURRENCY);
       const scores = await Promise.all(batch.map(({ tokens }) => score(tokens.subarray(0, maxTokens))));
-      for (const [{ mask }, scored] of zip(batch, scores))
-        for (const [index, { rank }] of scored.entries()) {
-          // The first token of a prompt has no score.
+      for (const [{ mask }, scoredTokens] of zip(batch, scores))
+        for (const [index, { rank }] of scoredTokens.entries()) {
+          // The first token of a prompt has no score, so the score at `index` is of the token at `index + 1`.
           if (mask[index + 1] !== 1) continue;
           total++;
           if (rank === 1) correct++;

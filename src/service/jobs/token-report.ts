@@ -1,4 +1,4 @@
-/** Token reports: per-token log-probabilities and advantages of an RL job that requested them, stored as a file. */
+/** Token reports: the log-probability and advantage of each token of an RL job, stored as one JSON file per job with `token_report: true`. */
 import { join } from "node:path";
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { DataCorruptedError, DataError, NotFoundError } from "../../base/errors.ts";
@@ -17,7 +17,10 @@ import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /**
  * Returns, for each turn, its advantage and the trainer's log-probability of every sampled token before the step; null for a token that was
- * not trained. Turns whose trained tokens have different advantages also have one advantage per token.
+ * not trained. If the trained tokens of a turn have different advantages, the turn has their mean, and also one advantage per token.
+ *
+ * @param sources - Origin of each row: its trajectory, and the positions of its turns.
+ * @param logprobs - Log-probabilities of the trainer, per row.
  */
 export function tokenReport(sources: readonly RowSource[], rows: readonly Row[], logprobs: readonly Logprobs[]): TrainedTokens {
   const trajectories = new Map<string, TrainedTrajectory>();
@@ -26,17 +29,17 @@ export function tokenReport(sources: readonly RowSource[], rows: readonly Row[],
     const entry = trajectories.get(key) ?? { group, trajectory, turns: [] };
     trajectories.set(key, entry);
     const row = rows[index];
+    const isTrained = (t: number) => (row?.weights[t] ?? 0) !== 0;
     for (const { turn, start, length } of turns) {
       const positions = Array.from({ length }, (_, offset) => start + offset);
-      const isTrained = (t: number) => (row?.weights[t] ?? 0) !== 0;
       const advantages = positions.map((t) => row?.advantages?.[t] ?? 0);
-      const trained = advantages.filter((_, offset) => isTrained(start + offset));
-      const isEqual = trained.every((advantage) => advantage === trained[0]);
-      const mean = trained.reduce((sum, advantage) => sum + advantage, 0) / trained.length;
+      const trainedAdvantages = advantages.filter((_, offset) => isTrained(start + offset));
+      const isUniform = trainedAdvantages.every((advantage) => advantage === trainedAdvantages[0]);
+      const mean = trainedAdvantages.reduce((sum, advantage) => sum + advantage, 0) / trainedAdvantages.length;
       entry.turns.push({
         turn,
-        advantage: isEqual ? (trained[0] ?? 0) : mean,
-        ...(isEqual ? {} : { advantages }),
+        advantage: isUniform ? (trainedAdvantages[0] ?? 0) : mean,
+        ...(isUniform ? {} : { advantages }),
         logprobs: positions.map((t) => (isTrained(t) ? (logprobs[index]?.[t] ?? 0) : null)),
       });
     }
@@ -44,7 +47,7 @@ export function tokenReport(sources: readonly RowSource[], rows: readonly Row[],
   return { object: "list", data: [...trajectories.values()] };
 }
 
-/** Serializes a report as JSON, one trajectory per step. */
+/** Serializes a report as JSON, and yields after each trajectory: a report may take long. */
 function* reportText({ object, data }: TrainedTokens): Steps<string> {
   let text = `{"object":${JSON.stringify(object)},"data":[`;
   for (const [index, entry] of data.entries()) {

@@ -1,3 +1,4 @@
+/** Models that stay in the engine's memory between jobs, and their loading from progress, checkpoint or base model. */
 import type { Engine, LoraSpec, ModelHandle } from "../../engine/port.ts";
 import type { LoraConfig } from "../../base/schema/index.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
@@ -5,10 +6,12 @@ import { Lru } from "../../base/util/lru.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 
-/** Model in the engine's memory, and the checkpoint that its weights match. */
+/** Model in the engine's memory. */
 export interface WarmModel {
   readonly handle: ModelHandle;
+  /** Checkpoint with the same weights. */
   readonly checkpointId: string;
+  /** Kind of the job that wrote the optimizer moments. */
   readonly optimizerKind: JobRow["type"];
 }
 
@@ -42,43 +45,44 @@ export class WarmModels {
   readonly #engine: Engine;
   readonly #files: StoredFiles;
   readonly #logger: ServiceLogger;
-  readonly #warm: Lru<string, WarmModel>;
+  readonly #cache: Lru<string, WarmModel>;
 
   constructor({ engine, files, logger, max }: WarmModelsOptions) {
     this.#engine = engine;
     this.#files = files;
     this.#logger = logger;
-    this.#warm = new Lru({ maxEntries: max });
+    this.#cache = new Lru({ maxEntries: max });
   }
 
   /**
-   * Returns a model for exclusive use, from the cache or loaded from disk. It leaves the cache until {@link keep}. Its weights are the
-   * job's progress or else the checkpoint. Its optimizer moments are zero if a job of another kind wrote them.
+   * Returns a model for exclusive use, from the cache or loaded from disk. The cache has no entry of the model until {@link keep}. Its
+   * weights are the job's progress or else the checkpoint. Its optimizer moments are zero if a job of another kind wrote them.
    */
   async acquire(options: AcquireOptions): Promise<ModelHandle> {
     const { model, checkpoint, job, signal } = options;
-    const kept = this.#warm.get(model.id);
-    this.#warm.delete(model.id);
-    if (kept === undefined || this.#engine.holds?.(kept.handle) === false) return this.#load(options);
-    if (job.progress_dir !== null || kept.checkpointId !== checkpoint.id) {
-      await this.#unload(kept.handle);
+    const cached = this.#cache.get(model.id);
+    this.#cache.delete(model.id);
+    if (cached === undefined || this.#engine.holds?.(cached.handle) === false) return this.#load(options);
+    // Cached weights match a checkpoint; the progress of an interrupted job is newer.
+    if (job.progress_dir !== null || cached.checkpointId !== checkpoint.id) {
+      await this.#unload(cached.handle);
       return this.#load(options);
     }
-    if (kept.optimizerKind !== job.type) await this.#resetOrUnload(kept.handle, signal);
-    return kept.handle;
+    if (cached.optimizerKind !== job.type) await this.#resetOrUnload(cached.handle, signal);
+    return cached.handle;
   }
 
   /** Returns a model to the cache. Its weights must match the checkpoint. */
   async keep(modelId: string, model: WarmModel): Promise<void> {
-    for (const { handle } of this.#warm.set(modelId, model)) await this.#unload(handle);
+    for (const { handle } of this.#cache.set(modelId, model)) await this.#unload(handle);
   }
 
   /** Unloads a model and removes it from the cache, if it is there. */
   async forget(modelId: string): Promise<void> {
-    const kept = this.#warm.get(modelId);
-    if (kept === undefined) return;
-    this.#warm.delete(modelId);
-    await this.#engine.unload(kept.handle);
+    const cached = this.#cache.get(modelId);
+    if (cached === undefined) return;
+    this.#cache.delete(modelId);
+    await this.#engine.unload(cached.handle);
   }
 
   /** Loads a model from the progress of the job, else from the checkpoint, else from the base model. */
@@ -93,6 +97,7 @@ export class WarmModels {
     return handle;
   }
 
+  /** Zeroes the optimizer moments of a model. Unloads the model if this fails. */
   async #resetOrUnload(handle: ModelHandle, signal: AbortSignal): Promise<void> {
     try {
       await this.#engine.resetOptimizer(handle, { signal });
