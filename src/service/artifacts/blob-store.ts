@@ -1,10 +1,12 @@
+/** Contents of artifact files on disk, by digest. `remove-blob.ts` decides when a blob may be removed. */
 import { createHash, randomUUID } from "node:crypto";
 import { mkdir, open, readdir, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import PQueue from "p-queue";
 import { TooLargeError } from "../../base/errors.ts";
 import { Holds } from "../../base/util/leases.ts";
-import { remove, syncDirectory } from "../disk/files.ts";
+import type { FileDigest } from "../disk/digests.ts";
+import { closing, remove, syncDirectory } from "../disk/files.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { blobName, storedBlob } from "../disk/stored-path.ts";
 import type { Storage } from "../storage/storage.ts";
@@ -18,18 +20,25 @@ export interface WrittenBlob {
   release(): void;
 }
 
-/** Entry of the directory of blobs. */
+/** Entry below the directory of blobs, usually a blob whose name is its digest. */
 export interface BlobEntry {
   readonly name: string;
   readonly path: string;
 }
 
-/** Blob at its path. */
+/** Blob at its final path, with a hold. */
 interface PlacedBlob {
   readonly sha256: string;
   /** Whether no file was at the path before. */
   readonly isNew: boolean;
+  /** Ends the hold. */
   readonly release: () => void;
+}
+
+/** Options of {@link BlobStore.write}. */
+interface WriteOptions {
+  readonly maxBytes: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Content-addressed blob store (SHA-256). Blobs are written once, never changed, and shared by all files with the same content. */
@@ -59,34 +68,16 @@ export class BlobStore {
    * @throws TooLargeError `E_TOO_LARGE` for more than `maxBytes`.
    * @throws StorageError `E_UNAVAILABLE` if the storage does not accept the blob.
    */
-  async write(
-    chunks: AsyncIterable<Uint8Array>,
-    { maxBytes, signal }: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined },
-  ): Promise<WrittenBlob> {
+  async write(chunks: AsyncIterable<Uint8Array>, { maxBytes, signal }: WriteOptions): Promise<WrittenBlob> {
     const upload = join(this.#temporary, randomUUID());
     let placed: PlacedBlob | undefined;
     try {
-      const hash = createHash("sha256");
-      let sizeBytes = 0;
-      const file = await open(upload, "wx", 0o600);
-      try {
-        for await (const chunk of chunks) {
-          signal?.throwIfAborted();
-          sizeBytes += chunk.byteLength;
-          if (sizeBytes > maxBytes)
-            throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`);
-          hash.update(chunk);
-          await file.writeFile(chunk);
-        }
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      const sha256 = hash.digest("hex");
+      const digest = await writeUpload(upload, chunks, { maxBytes, signal });
+      const { sha256, size_bytes: sizeBytes } = digest;
       placed = await this.#queue.add(() => this.#place(upload, sha256));
       await syncDirectory(dirname(this.path(sha256)));
       await syncDirectory(this.#blobs);
-      await this.#storage.keep({ [storedBlob(sha256)]: { sha256, size_bytes: sizeBytes } }, signal);
+      await this.#storage.keep({ [storedBlob(sha256)]: digest }, signal);
       return { sha256, sizeBytes, release: placed.release };
     } catch (error) {
       await remove(upload);
@@ -111,15 +102,16 @@ export class BlobStore {
     });
   }
 
-  /** Yields all entries below the blob directory, including entries not named by a digest. */
+  /** Yields all entries below the blob directory, including entries not named by a digest. Blobs lie in folders of their digest's start. */
   async *list(): AsyncGenerator<BlobEntry, void> {
-    for (const prefix of await readdir(this.#blobs, { withFileTypes: true })) {
-      const parent = join(this.#blobs, prefix.name);
-      if (prefix.isDirectory()) for (const name of await readdir(parent)) yield { name, path: join(parent, name) };
-      else yield { name: prefix.name, path: parent };
+    for (const entry of await readdir(this.#blobs, { withFileTypes: true })) {
+      const path = join(this.#blobs, entry.name);
+      if (!entry.isDirectory()) yield { name: entry.name, path };
+      else for (const name of await readdir(path)) yield { name, path: join(path, name) };
     }
   }
 
+  /** Moves a complete upload to the path of its digest. Replaces a blob there, which has the same bytes. Runs in the queue. */
   async #place(upload: string, sha256: string): Promise<PlacedBlob> {
     const path = this.path(sha256);
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
@@ -133,4 +125,22 @@ export class BlobStore {
     release();
     if (isNew) await this.#queue.add(() => (this.#holds.isHeld(sha256) ? Promise.resolve() : remove(this.path(sha256))));
   }
+}
+
+/** Writes and syncs the file of an upload, and returns its digest. @throws TooLargeError `E_TOO_LARGE` for more than `maxBytes` */
+async function writeUpload(path: string, chunks: AsyncIterable<Uint8Array>, { maxBytes, signal }: WriteOptions): Promise<FileDigest> {
+  const hash = createHash("sha256");
+  let sizeBytes = 0;
+  await closing(await open(path, "wx", 0o600), async (file) => {
+    for await (const chunk of chunks) {
+      signal?.throwIfAborted();
+      sizeBytes += chunk.byteLength;
+      if (sizeBytes > maxBytes)
+        throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`);
+      hash.update(chunk);
+      await file.writeFile(chunk);
+    }
+    await file.sync();
+  });
+  return { sha256: hash.digest("hex"), size_bytes: sizeBytes };
 }

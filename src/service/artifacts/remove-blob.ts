@@ -13,7 +13,7 @@ export interface BlobContext {
   readonly logger: ServiceLogger;
 }
 
-/** Error of {@link requireBlob}. Always retryable. */
+/** Error of {@link requireBlob}. Retryable, like every `UnavailableError`: the client sends the contents again. */
 export class BlobRemovedError extends UnavailableError {
   constructor() {
     super("Equal contents were deleted at the same time through another process of the service. Send the request again");
@@ -21,10 +21,10 @@ export class BlobRemovedError extends UnavailableError {
 }
 
 /**
- * Checks that no other process has removed a blob since it was written. None removes it before the end of the transaction, which inserts a
- * row that references the blob.
+ * Checks that no other process has removed a blob since it was written, and keeps other processes from removing it before the end of the
+ * transaction, which must insert a row that references the blob. Within this process, the hold of the written blob does the same.
  *
- * @throws BlobRemovedError `E_UNAVAILABLE` if it was removed.
+ * @throws BlobRemovedError `E_UNAVAILABLE` if the blob was removed.
  */
 export async function requireBlob(
   transaction: Store,
@@ -36,7 +36,7 @@ export async function requireBlob(
   if (!(await blobs.has(blob))) throw new BlobRemovedError();
 }
 
-/** Removes a blob that no artifact file references. Logs a failure; the next start moves the blob to the quarantine. */
+/** Removes a blob unless a row references it. Logs a failure; the next start moves the blob to the quarantine. */
 export async function removeBlob({ store, blobs, logger }: BlobContext, sha256: string): Promise<void> {
   await blobs
     .removeUnreferenced(sha256, (remove) => unlessReferenced(store, sha256, remove))

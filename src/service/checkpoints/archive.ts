@@ -1,3 +1,4 @@
+/** Archive of a checkpoint for the download route. */
 import { readdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -14,13 +15,14 @@ import { baseFilesOf } from "./base-files.ts";
 const BASE_FOLDER = "base";
 /** Files of a saved state that only the service uses. */
 const PRIVATE_FILES = new Set([OPTIMIZER_FILE, "state.json"]);
+
 /** Checkpoint to archive. */
 export interface ArchiveSource {
   readonly checkpoint: Checkpoint;
   /** Qualified name of the model, `entity/project/name`. */
   readonly model: string;
   readonly base: BaseModelInfo;
-  /** Directory of the saved state, and the function that reads its files; null for the base itself. */
+  /** Directory of the saved state, and the function that reads and verifies its files; null if the checkpoint is the base model. */
   readonly state: { readonly path: string; readonly read: ReadVerified } | null;
   /** Whether the state is an adapter. */
   readonly isAdapter: boolean;
@@ -42,46 +44,48 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
   const closers: (() => Promise<void>)[] = [];
   const closeAll = () => Promise.allSettled(closers.map((close) => close()));
   try {
-    const sources: TarSource[] = [content("checkpoint.json", JSON.stringify({ model, ...checkpoint }, null, 2))];
-    const stored = state === null ? [] : (await readdir(state.path)).filter((name) => !PRIVATE_FILES.has(name));
-    if (state !== null && !stored.some((name) => name.endsWith(".safetensors"))) {
+    const entries: TarSource[] = [textEntry("checkpoint.json", JSON.stringify({ model, ...checkpoint }, null, 2))];
+    const storedNames = state === null ? [] : (await readdir(state.path)).filter((name) => !PRIVATE_FILES.has(name));
+    if (state !== null && !storedNames.some((name) => name.endsWith(".safetensors"))) {
       throw new UnsupportedError(
         "The engine of this service keeps the weights of its checkpoints elsewhere: there is nothing to download here",
         { param: "step" },
       );
     }
-    const isWhole = !isAdapter || includesBase;
-    // The weights of a full model are in its state.
-    const withWeights = stored.length === 0 || isAdapter;
+    // A full model takes configuration and tokenizer from the base, and its weights from the state.
+    const needsBaseFiles = !isAdapter || includesBase;
+    const withWeights = storedNames.length === 0 || isAdapter;
     const folder = isAdapter ? `${BASE_FOLDER}/` : "";
-    for (const each of isWhole ? await baseFilesOf(base.directory, withWeights) : []) {
-      const target = `${folder}${each.name}`;
-      if (each.kind === "file") sources.push(await file(target, each.path, closers));
-      else if (each.kind === "text") sources.push(content(target, each.text));
+    for (const baseFile of needsBaseFiles ? await baseFilesOf(base.directory, { withWeights }) : []) {
+      const target = `${folder}${baseFile.name}`;
+      if (baseFile.kind === "file") entries.push(await fileEntry(target, baseFile.path, closers));
+      else if (baseFile.kind === "text") entries.push(textEntry(target, baseFile.text));
       else {
-        closers.push(each.close);
-        sources.push({ type: "stream", target, size: each.size, mode: 0o644, content: Readable.from(each.pieces, { objectMode: false }) });
+        closers.push(baseFile.close);
+        const pieces = Readable.from(baseFile.pieces, { objectMode: false });
+        entries.push({ type: "stream", target, size: baseFile.size, mode: 0o644, content: pieces });
       }
     }
     if (state !== null) {
-      for (const name of stored.sort())
-        sources.push(await file(name, join(state.path, name), closers, (handle) => state.read(name, handle)));
+      for (const name of storedNames.sort())
+        entries.push(await fileEntry(name, join(state.path, name), closers, (handle) => state.read(name, handle)));
     }
     // Imported lazily: most services create no archive.
     const { packTar } = await import("modern-tar/fs");
-    return packTar(sources).once("close", () => void closeAll());
+    return packTar(entries).once("close", () => void closeAll());
   } catch (error) {
     await closeAll();
     throw error;
   }
 }
 
-function content(target: string, text: string): TarSource {
+/** Returns an entry with a text. */
+function textEntry(target: string, text: string): TarSource {
   return { type: "content", target, content: text, mode: 0o644 };
 }
 
-/** Opens a file for the archive. Its handle is added to `closers`, and `read` may verify it while it is read. */
-async function file(
+/** Opens a file and returns its entry. Adds the function that closes the file to `closers`. `read` may verify the file while reading it. */
+async function fileEntry(
   target: string,
   path: string,
   closers: (() => Promise<void>)[],
@@ -90,6 +94,6 @@ async function file(
   const handle = await openRegularFile(path);
   closers.push(() => handle.close());
   const { size } = await handle.stat();
-  if (size === 0) return content(target, "");
+  if (size === 0) return textEntry(target, "");
   return { type: "stream", target, size, mode: 0o644, content: Readable.from(read(handle), { objectMode: false }) };
 }

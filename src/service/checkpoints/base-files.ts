@@ -1,4 +1,4 @@
-/** Files of a base model for an archive, in Hugging Face layout. The files of a GGUF file are made while they are read. */
+/** Files of a base model for an archive, in Hugging Face layout. A base model in a GGUF file is converted while it is read. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { readModelConfig } from "../../engine/onnx/model/config.ts";
@@ -22,23 +22,30 @@ export type BaseFile =
       readonly close: () => Promise<void>;
     };
 
-const WEIGHTS = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
-/** Maximum size of a file that is made from the metadata of a GGUF file, in bytes. */
-const MAX_MADE_BYTES = 256 * 2 ** 20;
+/** Names of the weight files of a directory: one file, or shards with their index. */
+const WEIGHT_FILE_NAME = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
+/** Max bytes of a text file that is converted from the metadata of a GGUF file. */
+const MAX_CONVERTED_BYTES = 256 * 2 ** 20;
+
+/** Options of {@link baseFilesOf}. */
+interface WeightOptions {
+  readonly withWeights: boolean;
+}
 
 /**
- * Returns the files of a base model, sorted by name.
+ * Returns the files of a base model.
  *
  * @param path - Directory in Hugging Face layout, or GGUF file.
- * @param withWeights - Whether to include the weights. Without them, the configuration has the type of trained weights, float32.
+ * @param options - `withWeights`: whether to include the weights. Without them, the configuration names the type of trained weights,
+ *   float32.
  */
-export async function baseFilesOf(path: string, withWeights: boolean): Promise<BaseFile[]> {
-  return (await isGgufPath(path)) ? madeFiles(path, withWeights) : storedFiles(path, withWeights);
+export async function baseFilesOf(path: string, { withWeights }: WeightOptions): Promise<BaseFile[]> {
+  return (await isGgufPath(path)) ? convertedFiles(path, { withWeights }) : storedFiles(path, { withWeights });
 }
 
 /** Returns the files of a directory in Hugging Face layout. */
-async function storedFiles(directory: string, withWeights: boolean): Promise<BaseFile[]> {
-  const names = (await readdir(directory)).filter((name) => MODEL_FILES.includes(name) || (withWeights && WEIGHTS.test(name)));
+async function storedFiles(directory: string, { withWeights }: WeightOptions): Promise<BaseFile[]> {
+  const names = (await readdir(directory)).filter((name) => MODEL_FILES.includes(name) || (withWeights && WEIGHT_FILE_NAME.test(name)));
   return Promise.all(
     names.sort().map(async (name): Promise<BaseFile> => {
       const path = join(directory, name);
@@ -48,30 +55,30 @@ async function storedFiles(directory: string, withWeights: boolean): Promise<Bas
   );
 }
 
-/** Returns files made from a GGUF file. */
-async function madeFiles(path: string, withWeights: boolean): Promise<BaseFile[]> {
+/** Returns the files converted from a GGUF file. */
+async function convertedFiles(path: string, { withWeights }: WeightOptions): Promise<BaseFile[]> {
   const files: BaseFile[] = [];
   for (const name of GGUF_MODEL_FILES) {
-    const text = await readModelFile(path, name, { maxBytes: MAX_MADE_BYTES });
+    const text = await readModelFile(path, name, { maxBytes: MAX_CONVERTED_BYTES });
     if (text !== undefined) files.push({ kind: "text", name, text });
   }
-  if (withWeights) files.push(await weightsOf(path));
+  if (withWeights) files.push(await convertedWeights(path));
   return files;
 }
 
-/** Returns all weights as float32 in one safetensors file. */
-async function weightsOf(path: string): Promise<BaseFile> {
+/** Returns all weights of a GGUF file as float32 in one safetensors file. Its pieces are the header, then one tensor each. */
+async function convertedWeights(path: string): Promise<BaseFile> {
   const layout = baseLayout(await readModelConfig(path));
   const source = await openBaseWeights(path);
   const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
   const names: string[] = [];
-  let end = 0;
+  let dataEnd = 0;
   for (const parameter of layout.parameters) {
     for (const { name, width } of parameter.files) {
       const shape = fileShape(parameter, width);
-      const start = end;
-      end += shape.reduce((bytes, size) => bytes * size, Float32Array.BYTES_PER_ELEMENT);
-      header[name] = { dtype: "F32", shape, data_offsets: [start, end] };
+      const start = dataEnd;
+      dataEnd += shape.reduce((bytes, size) => bytes * size, Float32Array.BYTES_PER_ELEMENT);
+      header[name] = { dtype: "F32", shape, data_offsets: [start, dataEnd] };
       names.push(name);
     }
   }
@@ -83,5 +90,5 @@ async function weightsOf(path: string): Promise<BaseFile> {
       yield new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
     }
   };
-  return { kind: "pieces", name: WEIGHTS_FILE, size: headerBytes.length + end, pieces: pieces(), close: () => source.close() };
+  return { kind: "pieces", name: WEIGHTS_FILE, size: headerBytes.length + dataEnd, pieces: pieces(), close: () => source.close() };
 }

@@ -1,9 +1,10 @@
+/** Rows of a new model. */
 import { randomUUID } from "node:crypto";
 import type { QualifiedName } from "../common/names.ts";
 import type { ModelRow, Store } from "../store/tables.ts";
 import type { Origin } from "./origin.ts";
 
-/** Model to insert, with its prepared step 0. */
+/** Model to insert, with its step 0 as prepared by `prepareOrigin`. */
 interface InsertedModel {
   readonly id: string;
   readonly name: QualifiedName;
@@ -11,7 +12,7 @@ interface InsertedModel {
   readonly origin: Origin;
 }
 
-/** Inserts a model and its step 0, which can be used immediately. */
+/** Inserts a model and its step 0, within the caller's transaction. */
 export async function insertModel(store: Store, { id, name, baseModel, origin }: InsertedModel): Promise<ModelRow> {
   const now = new Date().toISOString();
   const { lora, seed, state_dir, optimizer_kind, metrics, lineage, digests } = origin;

@@ -1,3 +1,7 @@
+/**
+ * Step 0 of a new model: the base model, a copy of a checkpoint, or an imported adapter. The files are prepared here, before `insertModel`
+ * inserts the rows; {@link Origin.discard} removes them if that fails.
+ */
 import { randomUUID } from "node:crypto";
 import { copyFile, link, mkdir, readdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
@@ -42,7 +46,7 @@ export interface OriginContext {
   readonly storage: Storage;
   readonly engine: Engine;
   readonly bases: BaseModels;
-  /** Checkpoints with open files. */
+  /** Ids of checkpoints with open files, which retention does not delete. */
   readonly uses: Holds<string>;
   readonly blobs: BlobStore;
   readonly files: StoredFiles;
@@ -86,6 +90,7 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
       discard: () => Promise.resolve(),
     };
   }
+  // Addresses of artifacts end with a version, names of checkpoints with a step.
   return /:v\d+$/u.test(from) ? importAdapter(context, model, from) : forkCheckpoint(context, model, from);
 }
 
@@ -105,7 +110,7 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   if (keepsOptimizer) requireOptimizer(source, checkpoint);
   const lineage = lineageOf(request, stepName(source, checkpoint.step));
   const columns = { metrics: checkpoint.metrics, optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null, lora, lineage };
-  // A newly initialized adapter has no files; its seed recreates it.
+  // A checkpoint without files is the base model, or a newly initialized adapter, which its seed recreates.
   if (checkpoint.state_dir === null)
     return { ...columns, seed: source.seed, state_dir: null, digests: null, discard: () => Promise.resolve() };
   const release = uses.hold(checkpoint.id);
@@ -129,7 +134,8 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
       try {
         await files.useCheckpoint(source, checkpoint, copy, { withOptimizer: keepsOptimizer });
       } finally {
-        // A changed row explains a failure better than a missing file, and a copy without one of the files may even succeed.
+        // Also after a failure, because a changed row explains it better than a missing file. Also after success, because a file that was
+        // removed before the names were listed is missing in the copy.
         await requireUnchanged();
       }
     });
@@ -159,7 +165,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   const staging = join(directory.temporary, randomUUID());
   await mkdir(staging, { mode: 0o700 });
   try {
-    const rows = [ADAPTER_CONFIG_FILE, ADAPTER_FILE].map((name) => fileOf(artifact, name));
+    const rows = [ADAPTER_CONFIG_FILE, ADAPTER_FILE].map((name) => adapterFile(artifact, name));
     await files.useBlobs(artifact, rows, async (paths) => {
       for (const { path, sha256 } of rows) await linkOrCopy(paths[sha256] ?? "", join(staging, path));
     });
@@ -167,7 +173,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
     requireSameAdapter(request, lora, from);
     const handle = await engine
       .createModel({ base: request.base_model, lora, from: staging, seed })
-      .catch((cause: unknown) => Promise.reject(ofArtifact(from, cause)));
+      .catch((cause: unknown) => Promise.reject(attributeToFrom(from, cause)));
     const path = statePath(context, id);
     const discard = () => removeModelFiles(context, id);
     try {
@@ -198,7 +204,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
 }
 
 /** Attributes an engine's error about an artifact's weights to the request field `from`. */
-function ofArtifact(from: string, cause: unknown): unknown {
+function attributeToFrom(from: string, cause: unknown): unknown {
   if (!(cause instanceof Error && WhetstoneError.isInstance(cause))) return cause;
   const message = `${from}: ${cause.message}`;
   if (cause.code === "E_DATA") return new DataError(message, { cause, param: "from" });
@@ -210,7 +216,7 @@ function ofArtifact(from: string, cause: unknown): unknown {
  *
  * @throws ConflictError `E_CONFLICT` for an open version, DataError `E_DATA` if it has no such file.
  */
-function fileOf(artifact: StoredArtifact, name: string): ArtifactFileRow {
+function adapterFile(artifact: StoredArtifact, name: string): ArtifactFileRow {
   const url = artifactUrl(artifact);
   if (artifact.state === "open") {
     throw new ConflictError(`Artifact '${url}' is not committed yet. Commit it with POST /v1/preview/artifacts/${artifact.id}/commit`, {
@@ -225,20 +231,27 @@ function fileOf(artifact: StoredArtifact, name: string): ArtifactFileRow {
   );
 }
 
-function requireSameAdapter({ lora: asked }: CreateModelRequest, lora: LoraConfig | null, from: string): void {
-  if (asked === null || asked === undefined) return;
+/**
+ * Checks that a request with `lora` asks for the adapter that `from` has. An absent `alpha` means twice the rank.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for other settings.
+ */
+function requireSameAdapter({ lora: requested }: CreateModelRequest, lora: LoraConfig | null, from: string): void {
+  if (requested === null || requested === undefined) return;
   const alphaOf = ({ rank, alpha }: LoraConfig) => alpha ?? 2 * rank;
-  if (lora !== null && asked.rank === lora.rank && alphaOf(asked) === alphaOf(lora)) return;
+  if (lora !== null && requested.rank === lora.rank && alphaOf(requested) === alphaOf(lora)) return;
   throw new ArgumentError(
-    `Expected \`lora\` to be that of '${from}' or left out: ${lora === null ? "every parameter of it is trained" : JSON.stringify(lora)}; got ${JSON.stringify(asked)}`,
+    `Expected \`lora\` to be that of '${from}' or left out: ${lora === null ? "every parameter of it is trained" : JSON.stringify(lora)}; got ${JSON.stringify(requested)}`,
     { param: "lora" },
   );
 }
 
+/** Returns the lineage of step 0, which no job has made. */
 function lineageOf({ base_model }: CreateModelRequest, parent: string | null): CheckpointLineage {
   return { base_model, parent, job_id: null, job_type: null };
 }
 
+/** Returns the directory of the files of step 0. */
 function statePath({ directory }: OriginContext, modelId: string): string {
   return join(modelDirectory(directory, modelId), "0");
 }
@@ -248,7 +261,7 @@ async function removeModelFiles({ storage }: OriginContext, modelId: string): Pr
   await storage.remove(storedModel(modelId));
 }
 
-/** Creates a state directory that is either complete or absent. */
+/** Creates the directory of step 0, which `fill` writes under a temporary name: it is either complete or absent. */
 async function makeState(
   context: OriginContext,
   { id }: NewModel,

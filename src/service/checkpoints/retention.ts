@@ -1,3 +1,4 @@
+/** Deletion of old checkpoints that exceed the budget `maxCheckpointBytes`. */
 import PQueue from "p-queue";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
@@ -19,7 +20,7 @@ export interface RetentionContext {
   readonly directory: DataDirectory;
   readonly storage: Pick<Storage, "remote" | "remove">;
   readonly policies: Pick<Policies, "forget" | "isLeased">;
-  /** Checkpoints whose files are being read. */
+  /** Ids of checkpoints whose files are being read. */
   readonly uses: Holds<string>;
   readonly limits: Pick<ServiceLimits, "maxCheckpointBytes">;
   readonly logger: ServiceLogger;
@@ -61,17 +62,17 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     .orderBy("id")
     .execute();
   const sizes = await Promise.all(rows.map((row) => checkpointBytes(context, row)));
-  let total = sizes.reduce((sum, size) => sum + size, 0);
+  let totalBytes = sizes.reduce((sum, size) => sum + size, 0);
   const deleted: CheckpointRow[] = [];
   for (const [index, row] of rows.entries()) {
-    if (total <= budget) break;
+    if (totalBytes <= budget) break;
     const outcome = await context.space.freeing(() => deleteIdle(context, row));
     if (outcome === "needed") continue;
-    total -= sizes[index] as number;
-    // A user has deleted the checkpoint meanwhile.
+    totalBytes -= sizes[index] as number;
+    // A request has deleted the checkpoint meanwhile.
     if (outcome === "gone") continue;
     policies.forget([row.id]);
-    // The row is deleted, so the checkpoint is too. Files that cannot be removed now are moved to the quarantine at the next start.
+    // Without its row the checkpoint is gone. The next start moves files that cannot be removed now to the quarantine.
     const state = findStoredState(row);
     if (state !== null) {
       await storage.remove(state).catch(logFailure(logger, "A checkpoint's files could not be removed", { checkpoint: row.id }));
@@ -81,17 +82,19 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
   if (deleted.length > 0) {
     logger.info("Checkpoints were deleted to keep within the budget", {
       deleted: deleted.map(({ id, step }) => ({ id, step })),
-      bytes: total,
+      bytes: totalBytes,
       budget,
     });
   }
-  if (total > budget) {
-    logger.warn("The checkpoints that are needed take more than the budget", { bytes: total, budget });
+  if (totalBytes > budget) {
+    logger.warn("The checkpoints that are needed take more than the budget", { bytes: totalBytes, budget });
   }
   return deleted;
 }
 
-/** Deletes a checkpoint's row in one transaction, unless the checkpoint is needed. */
+/**
+ * Deletes a checkpoint's row in one transaction, unless the checkpoint is needed. The result is "gone" if another request has deleted it.
+ */
 function deleteIdle(
   { store, policies, uses }: RetentionContext,
   { id, model_id: modelId, step }: CheckpointRow,
@@ -101,8 +104,8 @@ function deleteIdle(
     if (row === undefined) return "gone";
     const newest = await newestStep(transaction, modelId);
     if (row.pinned === 1 || step === 0 || step === newest) return "needed";
-    if (await isReference(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
-    // A request that looks up the checkpoint from here on finds it deleted.
+    if (await mayBeReference(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
+    // Checked last: a request that looks up the checkpoint after the deletion below does not find it.
     if (uses.isHeld(id) || policies.isLeased(id)) return "needed";
     await transaction.deleteFrom("checkpoints").where("id", "=", id).execute();
     return "deleted";
@@ -120,7 +123,7 @@ async function newestStep(store: Store, modelId: string): Promise<number | null>
 }
 
 /** Whether an unfinished job of the model may use the step as reference policy. */
-async function isReference(
+async function mayBeReference(
   store: Store,
   { modelId, step, newest }: { readonly modelId: string; readonly step: number; readonly newest: number },
 ): Promise<boolean> {
@@ -135,7 +138,7 @@ async function isReference(
     if (type === "preference") return (JSON.parse(config) as PreferenceJobConfig).config?.reference_step === step;
     const { experimental_config: settings } = JSON.parse(config) as RlJobConfig;
     const lag = settings?.kl_penalty_step_lag ?? null;
-    // A lag counts from the newest step when the job starts, which is at least the current newest step.
+    // The job counts the lag from the newest step at its start, which may still grow: every step from the current bound on may be used.
     return settings?.kl_penalty_reference_step === step || (lag !== null && step >= newest - lag);
   });
 }

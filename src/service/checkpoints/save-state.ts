@@ -1,3 +1,4 @@
+/** Saving of a model's weights and optimizer state to a directory of the data directory. */
 import { mkdir } from "node:fs/promises";
 import { relative } from "node:path";
 import type { Engine, ModelHandle } from "../../engine/port.ts";
@@ -18,8 +19,8 @@ export interface SaveContext {
 }
 
 /**
- * Saves a model so that `path` is either complete and permanent, or absent. An existing directory at `path` belongs to no row and is moved to
- * the quarantine.
+ * Saves a model so that `path` is either complete and permanent, or absent. An existing directory at `path` belongs to no row and is moved
+ * to the quarantine.
  *
  * @returns the digests of the saved files.
  */
@@ -36,6 +37,7 @@ export async function saveDurably(
     await engine.saveState(handle, temporary, { signal });
     await makePrivate(temporary);
     const digests = await digestDirectory(temporary, storedPath);
+    // An earlier attempt may have been interrupted between the rename and the commit of its row.
     const quarantine = new Quarantine(directory, logger);
     await quarantine.add(path);
     quarantine.report();
@@ -43,6 +45,7 @@ export async function saveDurably(
     await storage.keep(digests, signal);
     return digests;
   } catch (error) {
+    // The error may follow the rename.
     await remove(temporary);
     await storage.remove(storedPath);
     throw error;

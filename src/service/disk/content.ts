@@ -1,3 +1,4 @@
+/** Check of a data directory before a new database is created for it. */
 import { readdir } from "node:fs/promises";
 import { relative } from "node:path";
 import type { DataDirectory } from "./data-directory.ts";
@@ -13,24 +14,25 @@ export async function whyNotNewDatabase(
   directory: DataDirectory,
   { isPostgres = false }: { readonly isPostgres?: boolean | undefined } = {},
 ): Promise<string | null> {
-  const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
-  const found: string[] = [];
-  for (const place of places) if (await hasFiles(place)) found.push(`'${relative(directory.root, place)}'`);
-  if (found.length === 0) return null;
+  const folders = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
+  const foldersWithFiles: string[] = [];
+  for (const folder of folders) if (await hasFiles(folder)) foldersWithFiles.push(`'${relative(directory.root, folder)}'`);
+  if (foldersWithFiles.length === 0) return null;
   if (isPostgres) {
     return (
-      `The data directory '${directory.root}' has files in ${found.join(", ")}, but the database has no tables of a service. Nothing was changed. ` +
+      `The data directory '${directory.root}' has files in ${foldersWithFiles.join(", ")}, but the database has no tables of a service. Nothing was changed. ` +
       "Correct the address of the database, restore a backup into it with `whetstone restore --database`, or use another data directory. " +
-      `To start without these files, move ${found.join(", ")} to another place first`
+      `To start without these files, move ${foldersWithFiles.join(", ")} to another place first`
     );
   }
   return (
-    `The data directory '${directory.root}' has files in ${found.join(", ")}, but its database whetstone.db is missing or empty. Nothing was changed. ` +
+    `The data directory '${directory.root}' has files in ${foldersWithFiles.join(", ")}, but its database whetstone.db is missing or empty. Nothing was changed. ` +
     "Put the database back (whetstone.db with whetstone.db-wal), make another data directory from a backup with `whetstone restore`, or use another data directory. " +
-    `To start without these files, move ${found.join(", ")} to another place first`
+    `To start without these files, move ${foldersWithFiles.join(", ")} to another place first`
   );
 }
 
+/** Whether a directory has any complete file; false for a missing directory. */
 async function hasFiles(path: string): Promise<boolean> {
   const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries.some((entry) => !entry.isDirectory() && !isTemporaryName(entry.name));

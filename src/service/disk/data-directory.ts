@@ -1,3 +1,4 @@
+/** Layout of the data directory, its creation, and its small files: the key and the address of the running service. */
 import { randomBytes } from "node:crypto";
 import { chmod, lstat, mkdir } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -11,6 +12,7 @@ import { isMissingFile } from "../../base/util/file-system-error.ts";
 /** Absolute paths inside a data directory. */
 export interface DataDirectory {
   readonly root: string;
+  /** SQLite database; SQLite keeps further files next to it. */
   readonly database: string;
   /** Directory of checkpoints: `checkpoints/<model id>/<step>`. */
   readonly checkpoints: string;
@@ -26,17 +28,20 @@ export interface DataDirectory {
   readonly quarantine: string;
   /** File that reserves disk space for deletions on a full disk. */
   readonly reserve: string;
+  /** File with the API key that the service has created. */
   readonly keyFile: string;
+  /** File that announces the running service, see {@link ServiceFile}. */
   readonly serviceFile: string;
 }
 
-/** Max size in bytes of the small files of a data directory. */
+/** Max bytes of the key file and of `service.json`. */
 const MAX_FILE_BYTES = 64 * 1024;
 
 /** Contents of `service.json` while a service is running. */
 export interface ServiceFile {
   readonly pid: number;
   readonly url: string;
+  /** Start of the service, ISO 8601. */
   readonly started_at: string;
 }
 
@@ -47,7 +52,7 @@ export function defaultDataDirectory(): string {
 }
 
 /** Files and directories in a data directory that the service creates. */
-const OWN_NAMES = [
+const SERVICE_NAMES = [
   ...["whetstone.db", "whetstone.db-wal", "whetstone.db-shm", "whetstone.db-mark", "service.lock", "service.json", "api-key", "reserve"],
   ...["checkpoints", "jobs", "tokens", "artifacts", "tmp", "quarantine", "hub"],
 ];
@@ -79,20 +84,20 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
   const directory = dataDirectoryAt(root);
   try {
     await mkdir(directory.root, { recursive: true, mode: 0o700 });
-    const { checkpoints, jobs, tokens, blobs, temporary, quarantine, root } = directory;
-    const own = [checkpoints, jobs, tokens, dirname(blobs), blobs, temporary];
-    for (const path of [...own, quarantine, join(root, "hub")]) {
+    const { checkpoints, jobs, tokens, blobs, temporary, quarantine } = directory;
+    const created = [checkpoints, jobs, tokens, dirname(blobs), blobs, temporary];
+    for (const path of [...created, quarantine, join(directory.root, "hub")]) {
       if ((await lstat(path).catch(() => null))?.isSymbolicLink() !== true) continue;
       throw new Error(`'${path}' is a link, which may lead out of it. Move the whole data directory instead`);
     }
-    for (const path of own) await mkdir(path, { recursive: true, mode: 0o700 });
+    for (const path of created) await mkdir(path, { recursive: true, mode: 0o700 });
   } catch (cause) {
     throw new ConfigError(
       `The data directory '${directory.root}' cannot be created: ${messageOf(cause)}. Make it writable, or set WHETSTONE_HOME or \`dataDir\` to another directory`,
       { cause, param: "dataDir" },
     );
   }
-  await tightenDataDirectory(directory.root, OWN_NAMES);
+  await tightenDataDirectory(directory.root, SERVICE_NAMES);
   return directory;
 }
 
@@ -130,7 +135,7 @@ async function readKeyFile(path: string): Promise<string> {
   }
 }
 
-/** Whether only programs of this machine reach an address to listen on. */
+/** Whether only programs of this machine can reach a service that listens on `host`. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
 }
@@ -148,13 +153,13 @@ export async function resolveApiKey(
   directory: DataDirectory,
   { apiKey, host }: { readonly apiKey?: string | undefined; readonly host: string },
 ): Promise<string> {
-  const environment = process.env["WHETSTONE_API_KEY"];
-  const given = apiKey ?? (environment === "" ? undefined : environment);
-  if (given !== undefined) {
-    if (!/^[\x21-\x7e]{8,512}$/.test(given)) {
+  const environmentKey = process.env["WHETSTONE_API_KEY"];
+  const configuredKey = apiKey ?? (environmentKey === "" ? undefined : environmentKey);
+  if (configuredKey !== undefined) {
+    if (!/^[\x21-\x7e]{8,512}$/.test(configuredKey)) {
       throw new ConfigError("Expected the API key to be 8 to 512 visible ASCII characters without spaces", { param: "apiKey" });
     }
-    return given;
+    return configuredKey;
   }
   if (!isLoopback(host)) {
     throw new ConfigError(
@@ -162,12 +167,12 @@ export async function resolveApiKey(
       { param: "apiKey" },
     );
   }
-  const kept = (await readKeyFile(directory.keyFile)).trim();
-  if (kept !== "") {
+  const storedKey = (await readKeyFile(directory.keyFile)).trim();
+  if (storedKey !== "") {
     await chmod(directory.keyFile, 0o600);
-    return kept;
+    return storedKey;
   }
-  const made = randomBytes(32).toString("base64url");
-  await writeDurably(directory.keyFile, `${made}\n`);
-  return made;
+  const newKey = randomBytes(32).toString("base64url");
+  await writeDurably(directory.keyFile, `${newKey}\n`);
+  return newKey;
 }

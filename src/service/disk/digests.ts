@@ -1,4 +1,4 @@
-/** SHA-256 digests of stored files. */
+/** SHA-256 digests of stored files: their form in the database, and their computation. */
 import { createHash } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { readdir, type FileHandle } from "node:fs/promises";
@@ -12,7 +12,7 @@ import { isInnerPath } from "../../base/util/inner-path.ts";
 import { parseJson } from "../../base/util/values.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
 
-/** Bytes of the pieces in which files are read. The event loop runs between two pieces. */
+/** Bytes per piece of a file that is read. The event loop runs between two pieces. */
 export const PIECE_BYTES = 1 << 20;
 
 /** Identity of a file's contents. */
@@ -38,9 +38,10 @@ export function parseDigests(
   column: string | null | undefined,
   { subject, places }: { readonly subject: string; readonly places: readonly string[] },
 ): Digests | null {
-  if ((column ?? null) === null) return null;
-  const digests = parseDigestsText(column as string);
-  const isOwned = (path: string) => places.some((place) => (place.endsWith("/") ? path.startsWith(place) : path === place));
+  if (column === null || column === undefined) return null;
+  const digests = parseDigestsText(column);
+  const isIn = (place: string, path: string) => (place.endsWith("/") ? path.startsWith(place) : path === place);
+  const isOwned = (path: string) => places.some((place) => isIn(place, path));
   if (digests !== null && Object.keys(digests).every(isOwned)) return digests;
   throw new DataCorruptedError(
     `The database is damaged: expected digests of files in ${places.join(" or ")} for ${subject}, found ${String(column).slice(0, 200)}. Restore the data directory from a backup, or delete the object`,
@@ -81,19 +82,19 @@ export async function digestOpenFile(file: FileHandle): Promise<FileDigest> {
 /**
  * Writes bytes to a new file, and returns their digest.
  *
- * @param isFlushed - Whether the bytes are flushed to disk before the function returns.
+ * @param options - `flush`: whether the bytes are flushed to disk before the function returns.
  */
-export async function writeDigested(source: Readable, path: string, isFlushed: boolean): Promise<FileDigest> {
+export async function writeDigested(source: Readable, path: string, { flush }: { readonly flush: boolean }): Promise<FileDigest> {
   const hash = createHash("sha256");
   let size = 0;
   const hashing = new Transform({
-    transform(piece: Buffer, _encoding, done) {
+    transform(piece: Buffer, _encoding, callback) {
       hash.update(piece);
       size += piece.byteLength;
-      done(null, piece);
+      callback(null, piece);
     },
   });
-  await pipeline(source, hashing, createWriteStream(path, { flags: "wx", mode: 0o600, flush: isFlushed }));
+  await pipeline(source, hashing, createWriteStream(path, { flags: "wx", mode: 0o600, flush }));
   return { sha256: hash.digest("hex"), size_bytes: size };
 }
 

@@ -29,7 +29,7 @@ export async function syncFile(path: string): Promise<void> {
   await closing(await open(path, "r+"), (file) => file.sync());
 }
 
-/** Returns the result of `use`, and closes the file. */
+/** Calls `use` with an open file, closes the file in any case, and returns the result. */
 export async function closing<T>(file: FileHandle, use: (file: FileHandle) => Promise<T>): Promise<T> {
   try {
     return await use(file);
@@ -38,7 +38,7 @@ export async function closing<T>(file: FileHandle, use: (file: FileHandle) => Pr
   }
 }
 
-/** Returns the size of a file in bytes; 0 for a missing file. */
+/** Returns the size of a file in bytes; 0 for a missing or inaccessible file. */
 export function sizeOf(path: string): Promise<number> {
   return stat(path).then(
     ({ size }) => size,
@@ -80,21 +80,21 @@ export async function renameDurably(from: string, to: string): Promise<void> {
 
 /** Removes a file or a directory with its contents. A missing path is not an error. */
 export async function remove(path: string): Promise<void> {
-  // Another process may create an entry while its directory is being removed, which is retried.
+  // Retries if another process creates an entry in the directory meanwhile.
   await rm(path, { recursive: true, force: true, maxRetries: 3 });
 }
 
 /**
- * Removes a directory, or a file, that others may be reading. It is first renamed as a whole, so that no reader finds a partial directory
- * under its path.
+ * Removes a file or a directory that may be in use. First renames it as a whole, so that no reader finds a partial directory under its
+ * path.
  *
- * @param temporary - Directory on the same file system in which the contents are deleted; emptied at start.
+ * @param temporary - Directory on the same file system to which `path` is renamed. The service empties it at start.
  * @returns false for a missing path.
  */
 export async function removeWhole(path: string, temporary: string): Promise<boolean> {
-  const aside = join(temporary, randomUUID());
+  const movedPath = join(temporary, randomUUID());
   try {
-    await rename(path, aside);
+    await rename(path, movedPath);
   } catch (error) {
     if (isMissingFile(error)) return false;
     if (!isNoSpace(error)) throw error;
@@ -102,6 +102,6 @@ export async function removeWhole(path: string, temporary: string): Promise<bool
     await remove(path);
     return true;
   }
-  await remove(aside);
+  await remove(movedPath);
   return true;
 }

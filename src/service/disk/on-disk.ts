@@ -5,14 +5,21 @@ import type { DataDirectory } from "./data-directory.ts";
 import { toStoredPath } from "./digests.ts";
 import { isTemporaryName } from "./files.ts";
 
-/** Lists the files on disk below the directories that the database describes, except incomplete files. */
+/**
+ * Lists the files on disk in the directories that the database describes, except incomplete files. Paths are relative to the data
+ * directory.
+ */
 export async function filesOnDisk(directory: DataDirectory): Promise<string[]> {
-  const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
-  const found = await Promise.all(places.map((storedPath) => filesBelow(directory, storedPath)));
+  const folders = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
+  const found = await Promise.all(folders.map((folder) => filesBelow(directory, folder)));
   return found.flat().filter((storedPath) => !storedPath.split("/").some(isTemporaryName));
 }
 
-/** Lists the files below a directory; empty if the directory does not exist. */
+/**
+ * Lists the files below a directory, by paths relative to the data directory; empty if the directory does not exist.
+ *
+ * @param path - Absolute path of the directory.
+ */
 export async function filesBelow(directory: DataDirectory, path: string): Promise<string[]> {
   const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries

@@ -6,22 +6,22 @@ import { isNoSpace } from "../../base/util/no-space.ts";
 import { messageOf } from "../../base/util/values.ts";
 
 /** Bits of a mode that give permissions to the group and to others. */
-const FOREIGN = 0o077;
+const GROUP_AND_OTHERS = 0o077;
 
 /** Removes the permissions of the group and of others from a file, or from a directory with everything in it. Links are not followed. */
 export async function makePrivate(path: string): Promise<void> {
-  // Windows has no such permissions.
+  // Windows has no permission bits.
   if (process.platform === "win32") return;
   const stats = await lstat(path).catch(() => null);
   if (stats === null || stats.isSymbolicLink()) return;
-  if ((stats.mode & FOREIGN) !== 0) await chmod(path, stats.mode & 0o700);
+  if ((stats.mode & GROUP_AND_OTHERS) !== 0) await chmod(path, stats.mode & 0o700);
   if (stats.isDirectory()) for (const name of await readdir(path)) await makePrivate(join(path, name));
 }
 
 /**
  * Creates an empty file that only its owner can read, unless the file exists. SQLite would create it with the permissions of the process.
  *
- * @throws ConfigError `E_CONFIG` if a directory, FIFO, socket or device has its place, or it cannot be written.
+ * @throws ConfigError `E_CONFIG` if the path is a directory, FIFO, socket or device, or cannot be written.
  */
 export async function createPrivateFile(path: string): Promise<void> {
   try {
@@ -47,12 +47,12 @@ export async function createPrivateFile(path: string): Promise<void> {
 export async function tightenDataDirectory(root: string, names: readonly string[]): Promise<void> {
   if (process.platform === "win32") return;
   const { mode } = await stat(root);
-  const isLoose = (mode & FOREIGN) !== 0;
+  const isAccessibleToOthers = (mode & GROUP_AND_OTHERS) !== 0;
   const database = await stat(join(root, "whetstone.db")).catch(() => null);
   // Earlier versions created the database with the permissions of the process.
-  if (!isLoose && (database === null || (database.mode & FOREIGN) === 0)) return;
+  if (!isAccessibleToOthers && (database === null || (database.mode & GROUP_AND_OTHERS) === 0)) return;
   try {
-    if (isLoose) await chmod(root, mode & 0o700);
+    if (isAccessibleToOthers) await chmod(root, mode & 0o700);
     for (const name of names) await makePrivate(join(root, name));
   } catch (cause) {
     throw new ConfigError(

@@ -1,3 +1,4 @@
+/** Quarantine of files that the database does not mention: they may be the only copy, for example after a database was replaced. */
 import { randomUUID } from "node:crypto";
 import { lstat, mkdir, readdir, rename } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
@@ -16,29 +17,31 @@ const MAX_LOGGED_PATHS = 20;
 export async function deleteOldQuarantines({ quarantine }: Pick<DataDirectory, "quarantine">, maxAgeMs: number): Promise<number> {
   let deleted = 0;
   for (const name of await readdir(quarantine).catch(() => [])) {
-    const [, hour, minute, seconds] = NAME.exec(name) ?? [];
-    if (hour === undefined || Date.now() - Date.parse(`${hour}:${minute}:${seconds}`) <= maxAgeMs) continue;
+    const [, dateAndHour, minute, second] = NAME.exec(name) ?? [];
+    if (dateAndHour === undefined) continue;
+    const createdMs = Date.parse(`${dateAndHour}:${minute}:${second}`);
+    if (Date.now() - createdMs <= maxAgeMs) continue;
     await remove(join(quarantine, name));
     deleted++;
   }
   return deleted;
 }
 
-/** Quarantine: receives files that the database does not mention, instead of deleting them at once. */
+/** Quarantine of one start, or of one saved state: a new directory, created with the first moved file. */
 export class Quarantine {
   readonly #directory: DataDirectory;
   readonly #logger: ServiceLogger;
   /** Directory of all paths of this quarantine, named after the time of its creation (UTC). */
-  readonly #target: string;
+  readonly #quarantinePath: string;
   /** Moved paths, relative to the data directory. */
-  readonly #moved: string[] = [];
+  readonly #movedPaths: string[] = [];
 
   constructor(directory: DataDirectory, logger: ServiceLogger) {
     this.#directory = directory;
     this.#logger = logger;
     const time = new Date().toISOString().replaceAll(":", "-");
     // The suffix separates two quarantines of the same millisecond: a rename would replace a file with the same name.
-    this.#target = join(directory.quarantine, `${time}-${randomUUID().slice(0, 8)}`);
+    this.#quarantinePath = join(directory.quarantine, `${time}-${randomUUID().slice(0, 8)}`);
   }
 
   /**
@@ -49,9 +52,9 @@ export class Quarantine {
     if ((await lstat(path).catch(() => null)) === null) return;
     const storedPath = relative(this.#directory.root, path);
     try {
-      await mkdir(dirname(join(this.#target, storedPath)), { recursive: true, mode: 0o700 });
-      await rename(path, join(this.#target, storedPath));
-      this.#moved.push(storedPath);
+      await mkdir(dirname(join(this.#quarantinePath, storedPath)), { recursive: true, mode: 0o700 });
+      await rename(path, join(this.#quarantinePath, storedPath));
+      this.#movedPaths.push(storedPath);
     } catch (error) {
       this.#logger.warn("A file that the database does not mention could not be moved to the quarantine", {
         path: storedPath,
@@ -62,11 +65,11 @@ export class Quarantine {
 
   /** Logs the moved paths, if any. */
   report(): void {
-    if (this.#moved.length === 0) return;
+    if (this.#movedPaths.length === 0) return;
     this.#logger.warn("Files that the database does not mention were moved to the quarantine; delete them there once nobody misses them", {
       quarantine: this.#directory.quarantine,
-      count: this.#moved.length,
-      paths: this.#moved.slice(0, MAX_LOGGED_PATHS),
+      count: this.#movedPaths.length,
+      paths: this.#movedPaths.slice(0, MAX_LOGGED_PATHS),
     });
   }
 }

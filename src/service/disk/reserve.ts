@@ -1,3 +1,4 @@
+/** Reserve of disk space. `space.ts` releases and refills it. */
 import { randomBytes } from "node:crypto";
 import { open, rm } from "node:fs/promises";
 import { closing, sizeOf } from "./files.ts";
@@ -5,6 +6,7 @@ import { closing, sizeOf } from "./files.ts";
 /** Size of the reserve in bytes: room for SQLite to record deletions on a full disk, and for the small files written at start. */
 export const RESERVE_BYTES = 4 * 1024 * 1024;
 
+/** Bytes per write. */
 const PIECE_BYTES = 1024 * 1024;
 
 /** File that occupies disk space until a deletion needs it. Nothing is written before {@link Reserve.fill}. */

@@ -9,7 +9,7 @@ import { RESERVE_BYTES, type Reserve } from "./reserve.ts";
 
 /** Milliseconds between checks of the free space while work waits for it. */
 const POLL_MS = 500;
-/** Max milliseconds before work that ran out of space is retried. */
+/** Max milliseconds before work that ran out of space is retried, if the minimum is free. */
 const MAX_PAUSE_MS = 5 * 60_000;
 /** Min growth of the free space in bytes that triggers an early retry. */
 const MIN_GROWTH_BYTES = 1024 * 1024;
@@ -35,6 +35,7 @@ async function freeBytesOf(root: string): Promise<number | null> {
   }
 }
 
+/** Formats a number of bytes for messages. */
 function inMegabytes(bytes: number): string {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
@@ -46,6 +47,7 @@ export class DiskSpace {
   #wasLow = false;
   /** Whether the reserve is filled. */
   #hasReserve = false;
+  /** Current {@link refill}; null while there is none. */
   #filling: Promise<void> | null = null;
 
   constructor(options: DiskSpaceOptions) {
@@ -72,15 +74,15 @@ export class DiskSpace {
   async requireSpace(bytes = 0): Promise<void> {
     const { freeBytes, isLow } = await this.#checkFree();
     if (!isLow && freeBytes - bytes >= this.#requiredBytes) return;
-    const asked = bytes === 0 ? "" : `, and the request brings up to ${inMegabytes(bytes)}`;
+    const requestNote = bytes === 0 ? "" : `, and the request brings up to ${inMegabytes(bytes)}`;
     throw new NoSpaceError(
-      `The service's disk has ${inMegabytes(freeBytes)} left, of which ${inMegabytes(this.#requiredBytes)} must stay free${asked}. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send the request again`,
+      `The service's disk has ${inMegabytes(freeBytes)} left, of which ${inMegabytes(this.#requiredBytes)} must stay free${requestNote}. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send the request again`,
     );
   }
 
   /**
-   * Runs work that frees space. If even this work runs out of space, releases the reserve and runs the work again, so `work` must be
-   * repeatable.
+   * Runs work that frees space, such as the transaction of a deletion. If even this work runs out of space, releases the reserve and runs
+   * the work again, so `work` must be repeatable.
    */
   async freeing<T>(work: () => Promise<T>): Promise<T> {
     try {
@@ -104,8 +106,8 @@ export class DiskSpace {
     const enoughBytes = (await this.#measure()) + Math.max(this.#options.minFreeBytes, MIN_GROWTH_BYTES);
     const pauseMs = failures === 0 ? 0 : Math.min(MAX_PAUSE_MS, POLL_MS * 2 ** (failures - 1));
     for (;;) {
-      const mayTry = performance.now() - startedMs >= pauseMs || (await this.#measure()) >= enoughBytes;
-      if (signal.aborted || (mayTry && !(await this.isLow()))) return;
+      const mayRetry = performance.now() - startedMs >= pauseMs || (await this.#measure()) >= enoughBytes;
+      if (signal.aborted || (mayRetry && !(await this.isLow()))) return;
       await delay(POLL_MS, { signal }).catch(() => undefined);
     }
   }
@@ -121,18 +123,19 @@ export class DiskSpace {
     return minFreeBytes === 0 || this.#hasReserve ? minFreeBytes : minFreeBytes + RESERVE_BYTES;
   }
 
+  /** Returns the free bytes; infinite if unknown. */
   async #measure(): Promise<number> {
     const { root, probe = freeBytesOf } = this.#options;
     return (await probe(root)) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Measures the free space, and fills a released reserve once there is room for it. */
+  /** Measures the free space, and fills a released reserve once there is room for it; the result does not count its bytes as free. */
   async #checkFree(): Promise<{ readonly freeBytes: number; readonly isLow: boolean }> {
     const freeBytes = await this.#measure();
     const isRefilled = !this.#hasReserve && freeBytes >= this.#options.minFreeBytes + RESERVE_BYTES;
     if (isRefilled) await this.refill();
-    const left = isRefilled && this.#hasReserve ? freeBytes - RESERVE_BYTES : freeBytes;
-    return { freeBytes: left, isLow: this.#checkAndLog(left) };
+    const remainingBytes = isRefilled && this.#hasReserve ? freeBytes - RESERVE_BYTES : freeBytes;
+    return { freeBytes: remainingBytes, isLow: this.#checkAndLog(remainingBytes) };
   }
 
   /** Returns whether the free bytes are fewer than {@link #requiredBytes}, and logs each change between enough and too little once. */
@@ -148,6 +151,7 @@ export class DiskSpace {
     return isLow;
   }
 
+  /** Fills the reserve. A full disk is not logged, because the low space is. */
   async #fill(): Promise<void> {
     const { reserve, logger } = this.#options;
     try {

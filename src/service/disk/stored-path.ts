@@ -7,12 +7,12 @@ import { DataCorruptedError } from "../../base/errors.ts";
 import type { DataDirectory } from "./data-directory.ts";
 import { parseDigests, type Digests } from "./digests.ts";
 
-/** Ids that are safe as file names. The service creates UUIDs. */
+/** Ids that are safe as file names. The ids that the service creates are UUIDs. */
 const ID = /^[\w-]{1,100}$/u;
 const SHA256 = /^[0-9a-f]{64}$/u;
 
-/** End of a path that only one claim of a job uses; empty on a database of one process. */
-const CLAIM = /^(?:-\d{1,10})?$/u;
+/** Suffix of a path that only one claim of a job uses: its lease token. Empty on a database that only one process uses. */
+const CLAIM_SUFFIX = /^(?:-\d{1,10})?$/u;
 
 const REMEDY = "Restore the data directory from a backup, or delete the object";
 
@@ -112,7 +112,7 @@ interface StateRow {
 
 /**
  * Returns the path of a checkpoint's files, relative to the data directory and with `/` as the separator:
- * `checkpoints/<model id>/<step>`, or with the number of a claim `checkpoints/<model id>/<step>-<number>`.
+ * `checkpoints/<model id>/<step>`, or with the lease token of a claim `checkpoints/<model id>/<step>-<token>`.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for any other path.
  */
@@ -142,7 +142,7 @@ interface ProgressRow {
 
 /**
  * Returns the path of a job's progress, relative to the data directory and with `/` as the separator: `jobs/<id>/progress-<steps>`,
- * or with the number of a claim `jobs/<id>/progress-<steps>-<number>`.
+ * or with the lease token of a claim `jobs/<id>/progress-<steps>-<token>`.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for any other path.
  */
@@ -168,15 +168,14 @@ function requireCount(value: unknown): number {
 }
 
 /**
- * Returns the path of an object's files. Besides the expected path, it may be followed by the number of the claim that has written it, if
- * several processes run jobs: `…-<number>`.
+ * Returns the path of an object's files: the expected path, or the expected path with the suffix of the claim that has written the files.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the row has any other path.
  */
 function requirePlace(expected: string, found: unknown, subject: string): string {
   // Windows stores its own separator.
   const path = typeof found === "string" ? found.replaceAll("\\", "/") : "";
-  if (path.startsWith(expected) && CLAIM.test(path.slice(expected.length))) return path;
+  if (path.startsWith(expected) && CLAIM_SUFFIX.test(path.slice(expected.length))) return path;
   throw new DataCorruptedError(
     `The database is damaged: expected the files of ${subject} in '${expected}', found ${shown(found)}. ${REMEDY}`,
   );

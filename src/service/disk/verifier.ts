@@ -9,7 +9,7 @@ import { openRegularFile } from "../../base/util/regular-file.ts";
 import { digestOpenFile, piecesOf, type FileDigest } from "./digests.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 
-/** Max number of verified files that are remembered. */
+/** Max number of files with remembered digests. */
 const MAX_REMEMBERED = 10_000;
 
 const REMEDY = "Restore it from a backup, or delete what needs it";
@@ -37,7 +37,8 @@ interface Damage {
 /** Verifier of files against their digests. Logs the path of each damaged file. */
 export class Verifier {
   readonly #logger: Pick<ServiceLogger, "error">;
-  readonly #verified = new Lru<string, Promise<FileDigest>>({ maxEntries: MAX_REMEMBERED });
+  /** Digests of files as they were last read, by {@link identityOf}. */
+  readonly #digests = new Lru<string, Promise<FileDigest>>({ maxEntries: MAX_REMEMBERED });
 
   constructor(logger: Pick<ServiceLogger, "error">) {
     this.#logger = logger;
@@ -73,12 +74,13 @@ export class Verifier {
   /** Records the digest of a file whose bytes were verified while it was written. */
   async record({ root, storedPath }: StoredPath, digest: FileDigest): Promise<void> {
     const identity = await closing(await openRegularFile(join(root, storedPath), root), identityOf);
-    void this.#verified.set(identity, Promise.resolve(digest));
+    void this.#digests.set(identity, Promise.resolve(digest));
   }
 
   /**
-   * Reads an open file from its start, also if it was verified before. The last piece follows when the whole contents match the digest, so
-   * a reader of a damaged file never receives all of its bytes; the file counts as damaged from then on. The file stays open.
+   * Reads an open file from its start, also if it was verified before. Yields the last piece only after the whole contents match the
+   * digest, so a reader of a damaged file never receives all of its bytes. The computed digest is remembered for {@link check}. The file
+   * stays open.
    *
    * @param expected - Digest of the file.
    * @param subject - Name of the file for the error message, without its path.
@@ -89,31 +91,33 @@ export class Verifier {
     const identity = await identityOf(file);
     const hash = createHash("sha256");
     let size = 0;
-    let last: Buffer | null = null;
+    let pendingPiece: Buffer | null = null;
     try {
       for await (const piece of piecesOf(file)) {
         hash.update(piece);
         size += piece.byteLength;
+        // Longer than expected: the comparison below fails.
         if (size > expected.size_bytes) break;
-        if (last !== null) yield last;
-        last = piece;
+        if (pendingPiece !== null) yield pendingPiece;
+        pendingPiece = piece;
       }
     } catch (cause) {
       this.#fail(damage, `the file cannot be read (${(cause as NodeJS.ErrnoException).code ?? ""})`, cause);
     }
     const found = { sha256: hash.digest("hex"), size_bytes: size };
-    void this.#verified.set(identity, Promise.resolve(found));
+    void this.#digests.set(identity, Promise.resolve(found));
     this.#compare(damage, found);
-    if (last !== null) yield last;
+    if (pendingPiece !== null) yield pendingPiece;
   }
 
   /** Returns the digest of a file, which is read once as long as it stays the same. */
   async #digestOf({ root, storedPath }: StoredPath): Promise<FileDigest> {
     return closing(await openRegularFile(join(root, storedPath), root), async (file) =>
-      remember(this.#verified, await identityOf(file), () => digestOpenFile(file)),
+      remember(this.#digests, await identityOf(file), () => digestOpenFile(file)),
     );
   }
 
+  /** Throws the error of a damaged file if the found digest differs from the expected one. */
   #compare(damage: Damage, found: FileDigest): void {
     const { expected } = damage;
     if (found.size_bytes !== expected.size_bytes) {
@@ -122,6 +126,7 @@ export class Verifier {
     if (found.sha256 !== expected.sha256) this.#fail(damage, "its bytes differ from its SHA-256 digest");
   }
 
+  /** Logs the damage and throws its error. */
   #fail({ path, expected, subject, remedy }: Damage, finding: string, cause?: unknown): never {
     this.#logger.error("A stored file is damaged", { path, finding, expected });
     throw new DataCorruptedError(`${subject} is damaged: ${finding}. ${remedy}`, { cause });

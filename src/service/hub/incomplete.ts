@@ -26,7 +26,7 @@ export async function storeDownload(
 ): Promise<FileDigest> {
   const temporary = `${target}.incomplete-${randomUUID()}`;
   try {
-    const digest = await writeDigested(Readable.fromWeb(blob.stream() as ReadableStream), temporary, false);
+    const digest = await writeDigested(Readable.fromWeb(blob.stream() as ReadableStream), temporary, { flush: false });
     const { sha256, size_bytes: size } = digest;
     if (size !== expected.size || (expected.sha256 !== null && sha256 !== expected.sha256)) {
       throw new DataError(

@@ -32,7 +32,7 @@ export async function copyFileDurably(root: string, storedPath: string, target: 
   const to = join(target, storedPath);
   return closing(await openRegularFile(join(root, storedPath), root), async (file) => {
     await mkdir(dirname(to), { recursive: true, mode: 0o700 });
-    return writeDigested(Readable.from(piecesOf(file), { objectMode: false }), to, true);
+    return writeDigested(Readable.from(piecesOf(file), { objectMode: false }), to, { flush: true });
   });
 }
 
@@ -48,8 +48,8 @@ export interface FillOptions {
   /** Parameter that names the directory, for errors. */
   readonly param: string;
   /**
-   * Commits what belongs to the directory but is elsewhere. Must call `publish`, which gives the files their final names, before the commit:
-   * an interruption in between leaves a directory that the next attempt fills again.
+   * Commits what belongs to the directory but is elsewhere. Must call `publish`, which gives the files their final names, before the
+   * commit: an interruption in between leaves a directory that the next attempt fills again.
    *
    * @default publishes
    */
