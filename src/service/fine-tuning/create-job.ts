@@ -31,6 +31,7 @@ import { jobToWire, type StoredRequest } from "./wire.ts";
 const PROJECT = "fine-tuning";
 /** Rank of the adapter of a job that starts from a base model. */
 const ADAPTER_RANK = 16;
+/** Largest seed of the OpenAI API. */
 const MAX_SEED = 2_147_483_647;
 
 /** Parts of the service that the creation of a job needs. */
@@ -38,6 +39,7 @@ export interface CreationContext extends OriginContext {
   readonly jobs: JobQueue;
   readonly space: Pick<DiskSpace, "requireSpace">;
   readonly work: { readonly data: DataWork };
+  /** Chat of reinforcement jobs. It is created after the parts of the service that this context has. */
   readonly jobChat: Pick<Late<JobChats>, "value">;
 }
 
@@ -56,10 +58,11 @@ interface JobData {
   readonly validation: StoredArtifact | null;
 }
 
-/** Training job of a fine-tuning job. */
+/** Training job that runs a fine-tuning job, as planned by the method of the request. */
 export interface MethodPlan {
   readonly jobType: JobRow["type"];
   readonly config: SftJobConfig | PreferenceJobConfig | ReinforcementJobConfig;
+  /** Part of the stored request that depends on the method. */
   readonly stored: Pick<StoredRequest, "hyperparameters" | "beta" | "reinforcement" | "steps">;
   /** Messages about the data for the job's events. */
   readonly warnings: readonly string[];
@@ -91,27 +94,29 @@ export async function prepareFineTuningJob(context: CreationContext, request: Fi
   const data = await readFiles(store, request);
   const start = await findStart(context, request.model);
   await context.space.requireSpace();
-  const [id, trainingJobId, modelId] = [newId("ftjob-"), randomUUID(), randomUUID()];
+  const id = newId("ftjob-");
+  const trainingJobId = randomUUID();
+  const modelId = randomUUID();
   const shortId = id.slice(-12);
   const suffix = request.suffix ?? "";
   const { baseModel, from, lora } = start;
   const seed = request.seed ?? randomInt(MAX_SEED + 1);
-  // The result has two names: an alias in the format of the OpenAI API, and the name of every trained model here.
+  // The final model has two names: an alias in the format of the OpenAI API, and a qualified name like every trained model.
   const modelName = `ft:${baseModel}:${entity}:${suffix}:${shortId}`;
-  const name = { entity, project: PROJECT, name: suffix === "" ? shortId : `${suffix}-${shortId}` };
+  const qualifiedName = { entity, project: PROJECT, name: suffix === "" ? shortId : `${suffix}-${shortId}` };
   const plan = await planMethod(context, { request, seed, start, data, modelName });
-  const newModel: CreateModelRequest = { project: PROJECT, name: name.name, base_model: baseModel, lora, from };
+  const newModel: CreateModelRequest = { project: PROJECT, name: qualifiedName.name, base_model: baseModel, lora, from };
   const origin = await prepareOrigin(context, { id: modelId, seed, request: newModel });
   return {
     async commit(transaction) {
       // The files may have been deleted since they were read.
       await readFiles(transaction, request);
-      const model = await insertModel(transaction, { id: modelId, name, baseModel, origin });
+      const model = await insertModel(transaction, { id: modelId, name: qualifiedName, baseModel, origin });
       await insertJob(transaction, { id: trainingJobId, model, type: plan.jobType, config: plan.config, ...trace });
-      const row = rowOf(request, { seed, ...plan.stored });
+      const columns = requestColumns(request, { seed, ...plan.stored });
       await transaction
         .insertInto("fine_tuning_jobs")
-        .values({ id, training_job_id: trainingJobId, ...row })
+        .values({ id, training_job_id: trainingJobId, ...columns })
         .execute();
       await appendEvent(transaction, trainingJobId, noteEvent(`Created fine-tuning job: ${id}`));
       for (const warning of plan.warnings) await appendEvent(transaction, trainingJobId, noteEvent(warning, {}, "warn"));
@@ -122,8 +127,8 @@ export async function prepareFineTuningJob(context: CreationContext, request: Fi
   };
 }
 
-/** Returns the columns of a new job that the request determines. */
-function rowOf(
+/** Returns the columns of a new job with its request. `resolved` are the settings that the request leaves open. */
+function requestColumns(
   { model, training_file, validation_file = null, metadata = null }: FineTuningRequest,
   resolved: Omit<StoredRequest, "model" | "training_file" | "validation_file">,
 ) {
@@ -169,7 +174,8 @@ async function readFile(store: Store, id: string, param: string): Promise<Stored
 }
 
 /**
- * Finds the model to start from. A base model gets an adapter of rank 16 if the engine has adapters; a trained model is trained like before.
+ * Finds the model to start from. A base model gets an adapter of rank 16 if the engine has adapters; a trained model is trained like
+ * before.
  *
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model.
  */
@@ -201,6 +207,7 @@ function planMethod(context: CreationContext, input: MethodPlanInput): Promise<M
   return METHODS[input.request.method?.type ?? "supervised"](context, input);
 }
 
+/** Name of a method. */
 type Method = NonNullable<NonNullable<FineTuningRequest["method"]>["type"]>;
 
 /** Functions that plan the training job, by method. */
@@ -214,7 +221,7 @@ const METHODS: Readonly<Record<Method, (context: CreationContext, input: MethodP
 async function planSupervisedJob(context: CreationContext, input: MethodPlanInput): Promise<MethodPlan> {
   const requested = requestedHyperparameters(input.request);
   const path = (input.request.hyperparameters ?? null) === null ? "method.supervised.hyperparameters" : "hyperparameters";
-  const { facts, artifacts, droppedExamples } = await readData(context, input, { name: "sft", assistantTurns: "all" });
+  const { facts, artifacts, droppedExamples } = await readExamples(context, input, { name: "sft", assistantTurns: "all" });
   const hyperparameters = resolveHyperparameters(requested, facts.examples);
   const { config, experimental_config, steps, checkpointSteps } = planSupervised({ ...facts, hyperparameters, path });
   return {
@@ -237,7 +244,7 @@ async function planDpoJob(context: CreationContext, input: MethodPlanInput): Pro
     throw new ArgumentError("The deprecated `hyperparameters` are for supervised jobs: use `method.dpo.hyperparameters`", {
       param: "hyperparameters",
     });
-  const { facts, artifacts, droppedExamples } = await readData(context, input, { name: "preference" });
+  const { facts, artifacts, droppedExamples } = await readExamples(context, input, { name: "preference" });
   const hyperparameters = resolveHyperparameters(requested, facts.examples);
   const beta = resolveBeta(requestedBeta);
   const { config, steps, checkpointSteps } = planDpo({ ...facts, hyperparameters, path: "method.dpo.hyperparameters" }, beta);
@@ -249,8 +256,8 @@ async function planDpoJob(context: CreationContext, input: MethodPlanInput): Pro
   };
 }
 
-/** Checks the lines of the files of a request. Returns the facts that a plan depends on, and the artifacts for the training job. */
-async function readData({ engine, files, work }: CreationContext, { seed, start, data }: MethodPlanInput, kind: ExampleKind) {
+/** Reads and checks the files of a request. Returns the facts that a plan depends on, and the artifacts for the training job. */
+async function readExamples({ engine, files, work }: CreationContext, { seed, start, data }: MethodPlanInput, kind: ExampleKind) {
   const base = await engine.describeBase(start.baseModel);
   const read = async (artifact: StoredArtifact, param: string) =>
     useExamples(artifact, { base, files, kind, param }, (source) => work.data.examples(source));

@@ -1,11 +1,11 @@
-/** Deletion of expired files. */
+/** Deletion of expired files of the fine-tuning interface. */
 import { WhetstoneError } from "../../base/errors.ts";
 import { logFailure } from "../common/logger.ts";
 import { repeatEvery } from "../common/repeat.ts";
 import { deleteArtifact, type DeletionContext } from "../history/deletion.ts";
 import { expiredFiles } from "../store/files.ts";
 
-/** Milliseconds between two cleanups. Expired files are invisible at once. */
+/** Milliseconds between two cleanups. Requests do not see expired files in the meantime. */
 const CLEANUP_MS = 60_000;
 
 /**

@@ -16,17 +16,24 @@ import { entityFor } from "../store/visibility.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import { transact } from "../store/database.ts";
 
-/** Path of training data in its artifact version; SFT jobs read this file. */
+/** Path of an uploaded file in its artifact version, from which training jobs read their examples. */
 const DATA_PATH = "train.jsonl";
+/** Max bytes of a field of the form other than the file. */
 const MAX_FIELD_BYTES = 1024;
 const MAX_FILENAME_CHARACTERS = 256;
 /** Max bytes of a form without its file. */
 const MAX_FORM_BYTES = 64 * 1024;
-/** Fields of the form, besides the file, with their paths in the schema. */
-const FIELD_PATHS = new Map([
-  ["purpose", ["purpose"]],
-  ["expires_after[anchor]", ["expires_after", "anchor"]],
-  ["expires_after[seconds]", ["expires_after", "seconds"]],
+/** Path of a field in the schema: the name of a property, and of a member of the property's object; null if the property is a text. */
+interface FieldPath {
+  readonly property: string;
+  readonly member: string | null;
+}
+
+/** Fields of the form, besides the file, with their paths in `createFileFields`. */
+const FIELD_PATHS: ReadonlyMap<string, FieldPath> = new Map([
+  ["purpose", { property: "purpose", member: null }],
+  ["expires_after[anchor]", { property: "expires_after", member: "anchor" }],
+  ["expires_after[seconds]", { property: "expires_after", member: "seconds" }],
 ]);
 
 /** Parts of the service that an upload needs. */
@@ -64,7 +71,7 @@ export function fileToWire({ id, filename, purpose, size_bytes, created_at, expi
 }
 
 /**
- * Stores the file of a form. After an error nothing of it is left.
+ * Stores the file of a form. After an error nothing of the file is left.
  *
  * @throws ArgumentError `E_ARGUMENT` for an incomplete form, and for a missing, unknown or invalid field.
  * @throws UnsupportedError `E_UNSUPPORTED` for a purpose other than `fine-tune`.
@@ -82,7 +89,7 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
   let upload: { readonly filename: string; readonly blob: WrittenBlob } | null = null;
   try {
     for await (const part of readForm(body, boundary)) {
-      if (part.name !== "file") setField(fields, part.name, await fieldText(part));
+      if (part.name !== "file") setField(fields, part.name, await readFieldText(part));
       else if (upload !== null) throw new ArgumentError("Expected one `file`, got several", { param: "file" });
       else {
         const filename = requireFilename(part);
@@ -131,16 +138,16 @@ function setField(fields: Record<string, unknown>, name: string, text: string): 
       `Expected \`purpose\` to be "fine-tune", got ${JSON.stringify(text.slice(0, 80))}: the service has no use for other files`,
       { param: "purpose" },
     );
-  const [field = "", member] = path;
-  const previous = fields[field];
+  const { property, member } = path;
+  const previous = fields[property];
   const members = isRecord(previous) ? previous : {};
-  if (member === undefined ? previous !== undefined : members[member] !== undefined)
-    throw new ArgumentError(`Expected one field \`${name}\`, got several`, { param: name });
-  fields[field] = member === undefined ? text : { ...members, [member]: text };
+  const isRepeated = member === null ? previous !== undefined : members[member] !== undefined;
+  if (isRepeated) throw new ArgumentError(`Expected one field \`${name}\`, got several`, { param: name });
+  fields[property] = member === null ? text : { ...members, [member]: text };
 }
 
 /** Reads the text of a field. @throws ArgumentError `E_ARGUMENT` for more than {@link MAX_FIELD_BYTES} */
-async function fieldText({ name, content }: FormPart): Promise<string> {
+async function readFieldText({ name, content }: FormPart): Promise<string> {
   const parts: Uint8Array[] = [];
   let length = 0;
   for await (const part of content) {
@@ -157,7 +164,8 @@ async function fieldText({ name, content }: FormPart): Promise<string> {
 /** Returns the name of a file. @throws ArgumentError `E_ARGUMENT` without one, and for an empty or a long one */
 function requireFilename({ filename }: FormPart): string {
   if (filename !== null && filename !== "" && filename.length <= MAX_FILENAME_CHARACTERS) return filename;
-  const got = filename === null ? "a field without one" : filename === "" ? "an empty one" : `${filename.length} characters`;
+  const described = filename === "" ? "an empty one" : `${filename?.length} characters`;
+  const got = filename === null ? "a field without one" : described;
   throw new ArgumentError(`Expected \`file\` to be a file with a name of at most ${MAX_FILENAME_CHARACTERS} characters, got ${got}`, {
     param: "file",
   });

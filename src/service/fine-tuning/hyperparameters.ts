@@ -13,11 +13,15 @@ export type ResolvedHyperparameters = FineTuningJob["hyperparameters"];
 const AUTO_BETA = 0.1;
 /** Automatic number of epochs, unless it gives fewer or more examples in total than the bounds below. */
 const AUTO_EPOCHS = 3;
-/** Bounds of examples times epochs for the automatic number of epochs. */
-const [MIN_TOTAL_EXAMPLES, MAX_TOTAL_EXAMPLES] = [100, 25_000];
+/** Min examples times epochs for the automatic number of epochs. */
+const MIN_TOTAL_EXAMPLES = 100;
+/** Max examples times epochs for the automatic number of epochs. */
+const MAX_TOTAL_EXAMPLES = 25_000;
+/** Max automatic number of epochs; it has precedence over {@link MIN_TOTAL_EXAMPLES}. */
 const MAX_AUTO_EPOCHS = 25;
 /** Automatic batch size as a fraction of the examples. */
 const BATCH_FRACTION = 0.002;
+/** Max automatic batch size. */
 const MAX_AUTO_BATCH_SIZE = 256;
 /** Max number of validations in a job with fewer epochs; a job with more epochs has one per epoch. */
 const MAX_VALIDATIONS = 10;
@@ -135,7 +139,7 @@ export function planDpo(facts: JobFacts, beta: number): DpoPlan {
  * examples of each epoch. A checkpoint follows each of the last three epochs. There are about ten validations, one of them after each
  * epoch.
  *
- * @returns the settings of the optimizer and of the schedule, which SFT jobs have in two objects and preference jobs in one.
+ * @returns the settings of the optimizer and of the schedule apart, because SFT jobs have them in two objects and preference jobs in one.
  * @throws ArgumentError `E_ARGUMENT` for more than 1,000,000 steps.
  */
 function planEpochs(facts: JobFacts, kind: "sft" | "preference") {
@@ -158,7 +162,7 @@ function planEpochs(facts: JobFacts, kind: "sft" | "preference") {
   };
 }
 
-/** Returns the smallest divisor of the steps per epoch that gives at most ten validations; one epoch if there are more epochs. */
+/** Returns the smallest divisor of the steps per epoch that gives at most {@link MAX_VALIDATIONS}; one epoch for jobs with more epochs. */
 function validationInterval(stepsPerEpoch: number, steps: number): number {
   let interval = Math.ceil(steps / MAX_VALIDATIONS);
   while (interval < stepsPerEpoch && stepsPerEpoch % interval !== 0) interval++;

@@ -1,4 +1,4 @@
-/** Plan of reinforcement jobs: their grader, rows and hyperparameters. */
+/** Plan of reinforcement jobs: checks of grader and rows, and hyperparameters. `jobs/reinforcement.ts` runs the jobs. */
 import { ArgumentError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import type {
   ChatCompletionRequest,
@@ -21,12 +21,15 @@ import { autoEpochs, orAuto, requireStepCount } from "./hyperparameters.ts";
 
 /** Automatic number of rows per batch. */
 const AUTO_BATCH_SIZE = 16;
-/** Samples per row with a `compute_multiplier` of 1, and the min number. */
-const [GROUP_SIZE, MIN_GROUP_SIZE] = [8, 2];
+/** Samples per row with a `compute_multiplier` of 1. */
+const GROUP_SIZE = 8;
+/** Min samples per row: the advantages of a group of one are 0. */
+const MIN_GROUP_SIZE = 2;
 /** Automatic number of validations in a job. */
 const AUTO_VALIDATIONS = 10;
 /** Max checkpoints of a job: one after each of its last validations, of which the last one is the final model. */
 const MAX_CHECKPOINTS = 3;
+/** Max optimizer steps of a job. */
 const MAX_STEPS = 100_000;
 /** Path of the method's settings in a request. */
 const METHOD_PATH = "method.reinforcement";
@@ -66,18 +69,19 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
   const { request, seed, start, data, modelName } = input;
   const settings = requireSettings(request);
   const grader = checkGrader(settings.grader, { at: [...METHOD_PATH.split("."), "grader"] });
-  const format = settings.response_format ?? null;
+  const responseFormat = settings.response_format ?? null;
   const effort = settings.hyperparameters?.reasoning_effort ?? "default";
   // "default" is the effort of a request without the field.
-  const members: JsonObject = {
-    ...(format === null ? {} : { response_format: format }),
+  const requestMembers: JsonObject = {
+    ...(responseFormat === null ? {} : { response_format: responseFormat }),
     ...(effort === "default" ? {} : { reasoning_effort: effort }),
   };
-  const rows = await readRows(context, input, { artifact: data.training, param: "training_file", grader, members });
-  if (data.validation !== null) await readRows(context, input, { artifact: data.validation, param: "validation_file", grader, members });
-  const firstRequest = rowRequest(first(rows), start.baseModel, members);
+  const rows = await readRows(context, input, { artifact: data.training, param: "training_file", grader, members: requestMembers });
+  if (data.validation !== null)
+    await readRows(context, input, { artifact: data.validation, param: "validation_file", grader, members: requestMembers });
+  const firstRequest = rowRequest(first(rows), start.baseModel, requestMembers);
   if (effort !== "default") await requireEffort(context, firstRequest);
-  if (format !== null) await requireFormat(context, firstRequest);
+  if (responseFormat !== null) await requireFormat(context, firstRequest);
   const hyperparameters = resolveReinforcement(settings.hyperparameters ?? {}, rows.length);
   const { n_epochs: epochs, batch_size: batchSize, eval_interval: interval, learning_rate_multiplier: multiplier } = hyperparameters;
   const steps = epochs * Math.ceil(rows.length / batchSize);
@@ -97,14 +101,14 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
         group_size: Math.max(Math.round(GROUP_SIZE * hyperparameters.compute_multiplier), MIN_GROUP_SIZE),
         eval_interval: interval,
         eval_samples: hyperparameters.eval_samples,
-        request: members,
+        request: requestMembers,
         visible_entity: visibilityOf(context.store).entity,
       },
     },
     stored: {
       hyperparameters: { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier },
       steps,
-      reinforcement: { grader, hyperparameters, ...(format === null ? {} : { response_format: format }) },
+      reinforcement: { grader, hyperparameters, ...(responseFormat === null ? {} : { response_format: responseFormat }) },
     },
     warnings: [],
   };
@@ -124,13 +128,13 @@ function requireSettings({ method, hyperparameters }: FineTuningRequest) {
 /** Returns the settings of the optimizer. Gradients are not clipped if the engine cannot. */
 async function optimizerConfig({ engine }: CreationContext, baseModel: string, multiplier: number): Promise<RlConfig> {
   const { parameters } = await engine.describeBase(baseModel);
-  // The rate for all parameters, also for an adapter: the ten times higher one of adapters collapses the policy in long jobs.
+  // The rate for training all parameters, also for an adapter: the ten times higher rate of adapters collapses the policy in long jobs.
   const learningRate = multiplier * defaultRate(parameters, "rl", false);
   const clipsGradients = engine.capabilities().clipsGradients ?? true;
   return { learning_rate: learningRate, ...(clipsGradients ? {} : { max_grad_norm: 0 }) };
 }
 
-/** Returns the steps of the last three validations, without the last step. */
+/** Returns the steps with a checkpoint: the last validations before the end. The final model is the last checkpoint. */
 function checkpointSteps(steps: number, interval: number): number[] {
   const validationsBeforeEnd = Math.ceil(steps / interval) - 1;
   const validationSteps = Array.from({ length: validationsBeforeEnd }, (_, index) => (index + 1) * interval);
@@ -167,7 +171,7 @@ async function readRows(
 }
 
 /**
- * Samples one token of an answer in the job's format, which compiles the format.
+ * Checks the response format of a request by sampling one token, which compiles the format.
  *
  * @throws ArgumentError `E_ARGUMENT` for a format that the service does not accept.
  */
@@ -189,8 +193,8 @@ async function requireFormat({ store, jobChat }: CreationContext, request: ChatC
 async function requireEffort({ store, jobChat }: CreationContext, request: ChatCompletionRequest): Promise<void> {
   const chat = (await jobChat.value)(visibilityOf(store));
   const { reasoning_effort: _, ...withoutEffort } = request;
-  const [plain, changed] = await Promise.all([chat.promptOf(withoutEffort), chat.promptOf(request)]);
-  if (plain.ids.join() !== changed.ids.join()) return;
+  const [defaultPrompt, requestedPrompt] = await Promise.all([chat.promptOf(withoutEffort), chat.promptOf(request)]);
+  if (defaultPrompt.ids.join() !== requestedPrompt.ids.join()) return;
   throw new UnsupportedError(
     `The chat template of the base model \`${request.model}\` has no \`reasoning_effort\`: leave it out, or send "default"`,
     { param: `${METHOD_PATH}.hyperparameters.reasoning_effort` },

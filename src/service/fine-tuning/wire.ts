@@ -15,7 +15,7 @@ import type { JobEventRow, JobRow, Store } from "../store/tables.ts";
 import { toSeconds } from "./files.ts";
 import type { ResolvedHyperparameters } from "./hyperparameters.ts";
 
-/** Request of a fine-tuning job, as stored. */
+/** Request of a fine-tuning job in the column `request`, with resolved settings. */
 export interface StoredRequest extends Pick<CreateFineTuningJobRequest, "model" | "training_file"> {
   readonly validation_file: string | null;
   readonly seed: number;
@@ -28,12 +28,15 @@ export interface StoredRequest extends Pick<CreateFineTuningJobRequest, "model" 
   readonly reinforcement?: ReinforcementMethod["reinforcement"] | undefined;
 }
 
+/** Settings of the method `reinforcement` in answers. */
 type ReinforcementMethod = Extract<FineTuningJob["method"], { readonly type: "reinforcement" }>;
 
 /** Metrics of a step or of a checkpoint. */
 type Metrics = Readonly<Record<string, number>>;
 
+/** Prefix of the ids of events in answers. */
 const EVENT_PREFIX = "ftevent-";
+/** Prefix of the ids of checkpoints in answers. */
 const CHECKPOINT_PREFIX = "ftckpt-";
 
 /** Converts a job to its form in answers. */
@@ -81,10 +84,10 @@ async function estimatedFinish(store: Store, job: JobRow, steps: number): Promis
   const medianMs = durationsMs.toSorted((a, b) => a - b)[durationsMs.length >> 1];
   const [newest] = newestFirst;
   if (medianMs === undefined || newest === undefined) return null;
-  const done = (JSON.parse(newest.data) as Metrics)["gradient_step"] ?? 0;
+  const completedSteps = (JSON.parse(newest.data) as Metrics)["gradient_step"] ?? 0;
   // After a pause or an interruption, the newest step may have ended long ago.
   const nextEndMs = Math.max(Date.parse(newest.created_at) + medianMs, Date.now());
-  return Math.ceil((nextEndMs + Math.max(steps - done - 1, 0) * medianMs) / 1000);
+  return Math.ceil((nextEndMs + Math.max(steps - completedSteps - 1, 0) * medianMs) / 1000);
 }
 
 /** Sums the tokens of all steps from their events, because the checkpoint may be deleted. */
@@ -98,7 +101,7 @@ async function trainedTokens(store: Store, job: JobRow): Promise<number | null> 
   return tokens;
 }
 
-/** Returns the identifier of a stored event in a cursor; undefined for none. */
+/** Converts the id of an event in a request, the cursor `after` of a list, to the id of the stored event. */
 export function eventCursor(after: string | undefined): string | undefined {
   return after?.startsWith(EVENT_PREFIX) === true ? after.slice(EVENT_PREFIX.length) : after;
 }
@@ -116,6 +119,7 @@ export function eventToWire(event: JobEventRow, { row }: StoredFineTuningJob): F
   };
 }
 
+/** Parts of an event in answers that depend on its type. */
 type Description = Pick<FineTuningJobEvent, "level" | "message" | "data"> & Partial<Pick<FineTuningJobEvent, "type">>;
 
 /** Returns severity, text and values of an event. */
@@ -141,13 +145,14 @@ function describeEvent(type: JobEventRow["type"], data: Readonly<Record<string, 
   }
 }
 
+/** Describes an optimizer step of a job with `steps` steps. */
 function describeStep(metrics: Metrics, steps: number): Description {
-  const { step, ...rest } = stepMetrics(metrics);
+  const { step, ...apiMetrics } = stepMetrics(metrics);
   const values = [
-    ...(rest.train_mean_reward === undefined ? [] : [`mean reward=${rest.train_mean_reward.toFixed(4)}`]),
-    ...(rest.full_valid_mean_reward === undefined ? [] : [`validation reward=${rest.full_valid_mean_reward.toFixed(4)}`]),
-    `training loss=${rest.train_loss.toFixed(4)}`,
-    ...(rest.valid_loss === undefined ? [] : [`validation loss=${rest.valid_loss.toFixed(4)}`]),
+    ...(apiMetrics.train_mean_reward === undefined ? [] : [`mean reward=${apiMetrics.train_mean_reward.toFixed(4)}`]),
+    ...(apiMetrics.full_valid_mean_reward === undefined ? [] : [`validation reward=${apiMetrics.full_valid_mean_reward.toFixed(4)}`]),
+    `training loss=${apiMetrics.train_loss.toFixed(4)}`,
+    ...(apiMetrics.valid_loss === undefined ? [] : [`validation loss=${apiMetrics.valid_loss.toFixed(4)}`]),
   ];
   return {
     level: "info",
@@ -156,7 +161,7 @@ function describeStep(metrics: Metrics, steps: number): Description {
     data: {
       step,
       total_steps: steps,
-      ...rest,
+      ...apiMetrics,
       ...preferenceMetrics(metrics),
       learning_rate: metrics["learning_rate"],
       tokens: metrics["num_tokens"],
@@ -169,7 +174,11 @@ function preferenceMetrics({ "rewards/accuracies": accuracy, "rewards/margins": 
   return accuracy === undefined || margin === undefined ? {} : { reward_accuracy: accuracy, reward_margin: margin };
 }
 
-/** Returns the metrics of a step's event, or of a job's last checkpoint, which names step and loss differently, under the names of the API. */
+/**
+ * Returns metrics under the names of the API.
+ *
+ * @param metrics - Metrics of a step's event, or of a job's last checkpoint, where step and loss are `num_gradient_steps` and `last_loss`.
+ */
 function stepMetrics(metrics: Metrics): FineTuningCheckpointMetrics {
   const { "validation/loss": loss, "validation/token_accuracy": accuracy } = metrics;
   const { "reward/mean": reward, "validation/reward": validReward, "rollout/completion_tokens": tokens } = metrics;

@@ -1,6 +1,9 @@
-/** Client of a model hub. Base models are fetched once by their hub path and cached. */
+/**
+ * Client of a model hub. Base models are fetched once by their hub path and cached, in the layout of the Hugging Face cache:
+ * `models--<owner>--<name>/snapshots/<commit>/` has the files of a commit, and `refs/<revision>` names the commit of a branch or tag.
+ */
 import { mkdir } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { Agent, fetch as undiciFetch } from "undici";
 import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../base/errors.ts";
 import { writeDurably } from "../disk/files.ts";
@@ -8,9 +11,9 @@ import type { ServiceLogger } from "../common/logger.ts";
 import { parseBaseModel } from "../../base/util/base-model.ts";
 import { MAX_CONFIG_BYTES, readRegularFile, reasonOf } from "../../base/util/regular-file.ts";
 import { messageOf } from "../../base/util/values.ts";
-import { digestFile, type FileDigest } from "../disk/digests.ts";
+import { digestFile, type Digests, type FileDigest } from "../disk/digests.ts";
 import { Verifier } from "../disk/verifier.ts";
-import { filesToFetch, isWhole, missingFrom } from "./files.ts";
+import { filesToFetch, isComplete, missingFrom } from "./files.ts";
 import { removeAbandoned, storeDownload } from "./incomplete.ts";
 import { recordSnapshot, snapshotDigests } from "./recorded-digests.ts";
 import { pathExists } from "../../base/util/file-system-error.ts";
@@ -91,8 +94,8 @@ export function createHub(
     token: hubToken({ token }),
     logger,
   };
-  /** Directories by hub path; checked once per process. */
-  const known = new Map<string, Promise<string>>();
+  /** Lookups of directories by hub path, so that a process verifies or fetches each model once. */
+  const lookups = new Map<string, Promise<string>>();
   const agent = new Agent({
     connect: { timeout: CONNECT_TIMEOUT_MS },
     headersTimeout: SILENCE_TIMEOUT_MS,
@@ -102,51 +105,51 @@ export function createHub(
     async directoryOf(base) {
       const repository = parseRepository(base);
       if (repository === null) return null;
-      const earlier = known.get(base);
-      if (earlier !== undefined) return earlier;
-      const lookup = find(repository, settings, agent);
-      known.set(base, lookup);
+      const earlierLookup = lookups.get(base);
+      if (earlierLookup !== undefined) return earlierLookup;
+      const lookup = findOrFetch(repository, settings, agent);
+      lookups.set(base, lookup);
       // A failed lookup is removed, so that the next call retries.
-      lookup.catch(() => known.delete(base));
+      lookup.catch(() => lookups.delete(base));
       return lookup;
     },
     async isKept(base) {
       const repository = parseRepository(base);
-      return repository !== null && (await findKept(repository, settings)) !== null;
+      return repository !== null && (await findCached(repository, settings)) !== null;
     },
     close: () => agent.destroy(),
   };
 }
 
+/** Parses a hub path; null for the path of a directory. */
 function parseRepository(base: string): Repository | null {
   const spec = parseBaseModel(base, "base_model");
   return spec.kind === "hub" ? { name: spec.repository, revision: spec.revision ?? "main" } : null;
 }
 
 /** Returns the folder of a model in the cache. */
-function storageOf({ name }: Repository, { cacheDir }: Settings): string {
+function modelFolder({ name }: Repository, { cacheDir }: Settings): string {
   return join(cacheDir, `models--${name.replace("/", "--")}`);
 }
 
 /** Returns the directory of a cached model; null if the model is not in the cache or incomplete. */
-async function findKept(repository: Repository, settings: Settings): Promise<string | null> {
+async function findCached(repository: Repository, settings: Settings): Promise<string | null> {
   const { revision } = repository;
-  const storage = storageOf(repository, settings);
-  const commit = COMMIT.test(revision)
-    ? revision
-    : (await readRegularFile(join(storage, "refs", revision), { maxBytes: MAX_CONFIG_BYTES }).catch(() => "")).trim();
-  const kept = join(storage, "snapshots", commit);
-  return COMMIT.test(commit) && (await isWhole(kept)) ? kept : null;
+  const folder = modelFolder(repository, settings);
+  const readRef = () => readRegularFile(join(folder, "refs", revision), { maxBytes: MAX_CONFIG_BYTES }).catch(() => "");
+  const commit = COMMIT.test(revision) ? revision : (await readRef()).trim();
+  const snapshot = join(folder, "snapshots", commit);
+  return COMMIT.test(commit) && (await isComplete(snapshot)) ? snapshot : null;
 }
 
 /** Returns the directory of a model: verified from the cache, or fetched. */
-async function find(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
+async function findOrFetch(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
   const { name, revision } = repository;
-  const storage = storageOf(repository, settings);
-  const kept = await findKept(repository, settings);
-  if (kept !== null) {
-    await verifySnapshot(name, storage, kept, settings.logger);
-    return kept;
+  const folder = modelFolder(repository, settings);
+  const cached = await findCached(repository, settings);
+  if (cached !== null) {
+    await verifySnapshot(name, folder, cached, settings.logger);
+    return cached;
   }
   if (settings.isOffline) {
     throw new NotFoundError(
@@ -155,28 +158,34 @@ async function find(repository: Repository, settings: Settings, agent: Agent): P
     );
   }
   try {
-    return await fetchModel(repository, { ...settings, storage, agent });
+    return await fetchModel(repository, { ...settings, folder, agent });
   } catch (error) {
     throw explain(error, repository, settings);
   }
 }
 
 /** Compares a cached snapshot with its recorded digests. @throws DataCorruptedError `E_DATA_CORRUPTED` naming the base model. */
-async function verifySnapshot(name: string, storage: string, directory: string, logger: ServiceLogger): Promise<void> {
+async function verifySnapshot(name: string, folder: string, directory: string, logger: ServiceLogger): Promise<void> {
   const verifier = new Verifier(logger);
-  for (const [file, digest] of Object.entries((await snapshotDigests(storage, basename(directory))) ?? {}))
+  for (const [file, digest] of Object.entries((await snapshotDigests(folder, basename(directory))) ?? {}))
     await verifier.check(
-      { root: storage, storedPath: `snapshots/${basename(directory)}/${file}` },
+      { root: folder, storedPath: `snapshots/${basename(directory)}/${file}` },
       digest,
       `Base model '${name}' (${file})`,
       REFETCH,
     );
 }
 
+/** Size and digest of a file as the hub lists it; it lists no SHA-256 digest of small files. */
+interface ListedFile {
+  readonly size: number;
+  readonly sha256: string | null;
+}
+
 /** Fetches a model into the cache and returns its directory. Files that are there already are not fetched again. */
 async function fetchModel(
   { name, revision }: Repository,
-  { url: hubUrl, token, logger, storage, agent }: Settings & { readonly storage: string; readonly agent: Agent },
+  { url: hubUrl, token, logger, folder, agent }: Settings & { readonly folder: string; readonly agent: Agent },
 ): Promise<string> {
   // Imported lazily: most services fetch nothing.
   const { modelInfo, listFiles, downloadFile } = await import("@huggingface/hub");
@@ -186,7 +195,7 @@ async function fetchModel(
   const { sha: commit } = await modelInfo({ ...common, name, revision, additionalFields: ["sha"] });
   if (!COMMIT.test(commit)) throw new DataError(`The hub says '${commit}' is the commit of '${name}'; expected 40 hexadecimal digits`);
   const repo = { type: "model" as const, name };
-  const listed = new Map<string, { readonly size: number; readonly sha256: string | null }>();
+  const listed = new Map<string, ListedFile>();
   for await (const { type, path, size, lfs } of listFiles({ ...common, repo, revision: commit })) {
     if (type === "file") listed.set(path, { size: lfs?.size ?? size, sha256: lfs?.oid ?? null });
   }
@@ -197,41 +206,57 @@ async function fetchModel(
       { param: "base_model" },
     );
   }
-  const directory = join(storage, "snapshots", commit);
+  const directory = join(folder, "snapshots", commit);
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  await removeAbandoned(join(storage, "snapshots"));
+  await removeAbandoned(join(folder, "snapshots"));
   logger.info("Fetching a base model", {
     model: name,
     revision,
     commit,
     bytes: wanted.files.reduce((sum, path) => sum + (listed.get(path)?.size ?? 0), 0),
   });
-  const recorded = await snapshotDigests(storage, commit);
-  const digests: Record<string, FileDigest> = {};
-  for (const path of wanted.files) {
-    const target = join(directory, path);
-    if (await pathExists(target)) {
-      digests[path] = recorded?.[path] ?? (await digestFile(target, storage));
-      continue;
-    }
+  const download = async (path: string) => {
     const blob = await downloadFile({ ...common, repo, path, revision: commit });
     if (blob === null) throw new DataError(`The hub lists ${path} of '${name}' and does not have it`);
-    digests[path] = await storeDownload(blob, target, listed.get(path) ?? { size: blob.size, sha256: null });
-  }
+    return storeDownload(blob, join(directory, path), listed.get(path) ?? { size: blob.size, sha256: null });
+  };
+  const digests = await fetchMissing({ folder, commit, files: wanted.files }, download);
   const missing = await missingFrom(directory);
   if (missing !== null) {
     throw new UnsupportedError(`The repository '${name}' on ${hubUrl} is not whole: its weights need ${missing}, and it has none`, {
       param: "base_model",
     });
   }
-  await recordSnapshot(storage, commit, digests);
-  if (revision !== commit) {
-    // Written last, so that a revision with a recorded commit has all its files.
-    const ref = join(storage, "refs", revision);
-    await mkdir(join(ref, ".."), { recursive: true, mode: 0o700 });
-    await writeDurably(ref, commit);
-  }
+  await recordFetch({ folder, commit, revision }, digests);
   return directory;
+}
+
+/** Downloads the files that a snapshot lacks. @returns the digests of all files by name. */
+async function fetchMissing(
+  { folder, commit, files }: { readonly folder: string; readonly commit: string; readonly files: readonly string[] },
+  download: (file: string) => Promise<FileDigest>,
+): Promise<Digests> {
+  const recorded = await snapshotDigests(folder, commit);
+  const digests: Record<string, FileDigest> = {};
+  for (const file of files) {
+    const path = join(folder, "snapshots", commit, file);
+    const isPresent = await pathExists(path);
+    digests[file] = isPresent ? (recorded?.[file] ?? (await digestFile(path, folder))) : await download(file);
+  }
+  return digests;
+}
+
+/** Records the digests of a complete snapshot, and the commit of its revision. */
+async function recordFetch(
+  { folder, commit, revision }: { readonly folder: string; readonly commit: string; readonly revision: string },
+  digests: Digests,
+): Promise<void> {
+  await recordSnapshot(folder, commit, digests);
+  if (revision === commit) return;
+  // Written last, so that a revision with a recorded commit has all its files.
+  const ref = join(folder, "refs", revision);
+  await mkdir(dirname(ref), { recursive: true, mode: 0o700 });
+  await writeDurably(ref, commit);
 }
 
 /** Converts a failure into an error that states the cause and the remedy. */

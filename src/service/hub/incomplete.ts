@@ -8,7 +8,7 @@ import { DataError } from "../../base/errors.ts";
 import { remove, syncDirectory, syncFile } from "../disk/files.ts";
 import { writeDigested, type FileDigest } from "../disk/digests.ts";
 
-/** Name of a file that is being fetched. */
+/** Names of files that are being fetched. */
 export const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
 /** Milliseconds since the last write after which an incomplete download counts as abandoned. */
 const ABANDONED_AFTER_MS = 3_600_000;
@@ -51,7 +51,7 @@ export async function removeAbandoned(directory: string): Promise<void> {
     if (!INCOMPLETE.test(name)) continue;
     const path = join(directory, name);
     // Another service with the same cache may have completed or removed the file.
-    const found = await stat(path).catch(() => null);
-    if (found !== null && Date.now() - found.mtimeMs > ABANDONED_AFTER_MS) await remove(path);
+    const stats = await stat(path).catch(() => null);
+    if (stats !== null && Date.now() - stats.mtimeMs > ABANDONED_AFTER_MS) await remove(path);
   }
 }

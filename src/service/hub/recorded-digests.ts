@@ -9,12 +9,17 @@ import { writeDurably } from "../disk/files.ts";
 import { parseDigestsText, type Digests } from "../disk/digests.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
-const FOLDER = "digests";
+/** Folder with the digests of a base model. */
+const DIGESTS_FOLDER = "digests";
 
-/** Records the digests of a snapshot by file name. Called after the files are written, so a recorded snapshot is complete. */
-export async function recordSnapshot(storage: string, commit: string, digests: Digests): Promise<void> {
-  await mkdir(join(storage, FOLDER), { recursive: true, mode: 0o700 });
-  await writeDurably(join(storage, FOLDER, `${commit}.json`), `${JSON.stringify(digests, null, 1)}\n`);
+/**
+ * Records the digests of a snapshot by file name. Call it after the files are written, so that a recorded snapshot is complete.
+ *
+ * @param modelFolder - Folder of the base model in the cache.
+ */
+export async function recordSnapshot(modelFolder: string, commit: string, digests: Digests): Promise<void> {
+  await mkdir(join(modelFolder, DIGESTS_FOLDER), { recursive: true, mode: 0o700 });
+  await writeDurably(join(modelFolder, DIGESTS_FOLDER, `${commit}.json`), `${JSON.stringify(digests, null, 1)}\n`);
 }
 
 /**
@@ -22,23 +27,24 @@ export async function recordSnapshot(storage: string, commit: string, digests: D
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that does not contain digests of files below the snapshot.
  */
-export async function snapshotDigests(storage: string, commit: string): Promise<Digests | null> {
+export async function snapshotDigests(modelFolder: string, commit: string): Promise<Digests | null> {
   let text: string;
   try {
-    text = await readRegularFile(join(storage, FOLDER, `${commit}.json`), { maxBytes: MAX_INDEX_BYTES });
+    text = await readRegularFile(join(modelFolder, DIGESTS_FOLDER, `${commit}.json`), { maxBytes: MAX_INDEX_BYTES });
   } catch (error) {
     if (isMissingFile(error)) return null;
-    if (error instanceof DataError) throw damagedError(storage, commit, error);
+    if (error instanceof DataError) throw damagedError(modelFolder, commit, error);
     throw error;
   }
   const digests = parseDigestsText(text);
   if (digests !== null) return digests;
-  throw damagedError(storage, commit);
+  throw damagedError(modelFolder, commit);
 }
 
-function damagedError(storage: string, commit: string, cause?: unknown): DataCorruptedError {
+/** Returns the error of a damaged file of digests. */
+function damagedError(modelFolder: string, commit: string, cause?: unknown): DataCorruptedError {
   return new DataCorruptedError(
-    `The digests of the base model in '${basename(storage)}' at ${commit} are damaged. Delete its folder, and it is fetched again`,
+    `The digests of the base model in '${basename(modelFolder)}' at ${commit} are damaged. Delete its folder, and it is fetched again`,
     { cause },
   );
 }
@@ -59,7 +65,7 @@ export async function recordedSnapshots(cacheDir: string): Promise<RecordedSnaps
   const folders = (await readdir(cacheDir).catch(() => [])).filter((folder) => folder.startsWith("models--"));
   const found: RecordedSnapshot[] = [];
   for (const folder of folders) {
-    for (const file of await readdir(join(cacheDir, folder, FOLDER)).catch(() => [])) {
+    for (const file of await readdir(join(cacheDir, folder, DIGESTS_FOLDER)).catch(() => [])) {
       const commit = /^([0-9a-f]{40})\.json$/u.exec(file)?.[1];
       if (commit === undefined) continue;
       const digests = await snapshotDigests(join(cacheDir, folder), commit);
