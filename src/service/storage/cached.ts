@@ -1,3 +1,4 @@
+/** Storage outside of the data directory, with the data directory as its cache. */
 import { randomUUID } from "node:crypto";
 import { mkdir, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -14,9 +15,9 @@ import type { Remote, RemoteFile } from "./remote.ts";
 import type { Storage } from "./storage.ts";
 
 /** Max files that are stored or fetched at one time. */
-const TRANSFERS = 8;
-/** Max milliseconds of a removal. Files that it leaves are removed later. */
-const REMOVAL_MS = 15_000;
+const MAX_TRANSFERS = 8;
+/** Max milliseconds of a removal. `sweepStorage` removes the remaining files later. */
+const MAX_REMOVAL_MS = 15_000;
 
 /** Options of {@link CachedStorage}. */
 export interface CachedStorageOptions {
@@ -28,19 +29,19 @@ export interface CachedStorageOptions {
   readonly logger: ServiceLogger;
 }
 
-/** A storage outside of the data directory, which holds copies of the files that were used last. */
+/** Storage of files in a {@link Remote}. The data directory holds copies of the files that were used last. */
 export class CachedStorage implements Storage {
   readonly remote: Remote;
   readonly verifier: Verifier;
   readonly #directory: DataDirectory;
   readonly #logger: ServiceLogger;
   readonly #copies: LocalCopies;
-  readonly #transfers = new PQueue({ concurrency: TRANSFERS });
-  /** Downloads in progress by path and digest, shared by all readers. */
+  readonly #transfers = new PQueue({ concurrency: MAX_TRANSFERS });
+  /** Downloads in progress by {@link storedFileKey}, shared by all readers. */
   readonly #downloads = new Map<string, Promise<void>>();
-  /** Files that were stored since the last {@link CachedStorage.watch}, by path and digest. */
-  readonly #stored = new Set<string>();
-  /** Removals of leftovers in progress, by path and digest. */
+  /** Keys of files that were stored since the last {@link CachedStorage.watch}; see {@link storedFileKey}. */
+  readonly #storedKeys = new Set<string>();
+  /** Removals of leftovers in progress, by {@link storedFileKey}. They never reject. */
   readonly #removals = new Map<string, Promise<void>>();
 
   constructor({ remote, directory, verifier, maxBytes, logger }: CachedStorageOptions) {
@@ -64,12 +65,13 @@ export class CachedStorage implements Storage {
     const { root } = this.#directory;
     const put = async ([path, digest]: [string, FileDigest]) => {
       signal?.throwIfAborted();
-      this.#stored.add(storedFileKey({ path, digest }));
-      await this.#removals.get(storedFileKey({ path, digest }));
+      const key = storedFileKey({ path, digest });
+      this.#storedKeys.add(key);
+      await this.#removals.get(key);
       await this.remote.put(path, digest, join(root, path), signal);
       await this.#copies.add(path, digest.size_bytes);
     };
-    await all(Object.entries(files).map((entry) => this.#transfers.add(() => put(entry))));
+    await waitForAll(Object.entries(files).map((entry) => this.#transfers.add(() => put(entry))));
   }
 
   async has(path: string, { sha256, size_bytes: bytes }: FileDigest): Promise<boolean> {
@@ -78,13 +80,14 @@ export class CachedStorage implements Storage {
   }
 
   async provide(files: Digests, subjectOf: (path: string) => string): Promise<() => void> {
-    // Held before the first look at a copy, which is not removed from here on.
+    // Held before the first look at a copy, so that the copy is not removed in between.
     const releases = Object.keys(files).map((path) => this.#copies.hold(path));
     const release = () => {
-      for (const each of releases.splice(0)) each();
+      // The list becomes empty, so that a second call has no effect.
+      for (const releaseCopy of releases.splice(0)) releaseCopy();
     };
     try {
-      await all(Object.entries(files).map(([path, digest]) => this.#provide(path, digest, subjectOf(path))));
+      await waitForAll(Object.entries(files).map(([path, digest]) => this.#provide(path, digest, subjectOf(path))));
       return release;
     } catch (error) {
       release();
@@ -96,7 +99,7 @@ export class CachedStorage implements Storage {
     this.#copies.forget(path);
     let found = await removeWhole(join(this.#directory.root, path), this.#directory.temporary);
     try {
-      const signal = AbortSignal.timeout(REMOVAL_MS);
+      const signal = AbortSignal.timeout(MAX_REMOVAL_MS);
       for await (const file of this.remote.list(path, signal)) {
         found = true;
         await this.remote.remove(file.path, file.digest, signal);
@@ -112,7 +115,7 @@ export class CachedStorage implements Storage {
 
   /** Protects files that are stored from now on against {@link removeLeftover}. Call it before the storage is listed. */
   watch(): void {
-    this.#stored.clear();
+    this.#storedKeys.clear();
   }
 
   /**
@@ -122,9 +125,9 @@ export class CachedStorage implements Storage {
    */
   async removeLeftover(file: RemoteFile): Promise<boolean> {
     const key = storedFileKey(file);
-    if (this.#stored.has(key)) return false;
+    if (this.#storedKeys.has(key)) return false;
     const removal = this.remote.remove(file.path, file.digest).finally(() => this.#removals.delete(key));
-    // A failure concerns only the caller.
+    // A failure concerns only the caller, and not `keep`, which waits for the removal.
     this.#removals.set(
       key,
       removal.catch(() => undefined),
@@ -137,6 +140,7 @@ export class CachedStorage implements Storage {
     await this.remote.close();
   }
 
+  /** Makes sure that an intact copy of a file is in the data directory. */
   async #provide(path: string, digest: FileDigest, subject: string): Promise<void> {
     const place = { root: this.#directory.root, storedPath: path };
     if (this.#copies.use(path)) {
@@ -152,6 +156,7 @@ export class CachedStorage implements Storage {
     await download;
   }
 
+  /** Fetches and verifies a file. @throws DataCorruptedError `E_DATA_CORRUPTED` if the storage has no such file. */
   async #download(path: string, digest: FileDigest, subject: string): Promise<void> {
     const { root, temporary } = this.#directory;
     const target = join(temporary, randomUUID());
@@ -174,7 +179,7 @@ export function storedFileKey({ path, digest }: Pick<RemoteFile, "path" | "diges
 }
 
 /** Waits for all promises, also after a failure. @throws the first error. */
-async function all(promises: readonly Promise<void>[]): Promise<void> {
+async function waitForAll(promises: readonly Promise<void>[]): Promise<void> {
   const failed = (await Promise.allSettled(promises)).find((result) => result.status === "rejected");
   if (failed !== undefined) throw failed.reason;
 }

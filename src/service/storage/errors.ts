@@ -1,3 +1,4 @@
+/** Errors of storages. */
 import { UnavailableError } from "../../base/errors.ts";
 
 /** Options of {@link StorageError}. */

@@ -1,3 +1,4 @@
+/** The data directory as the storage of a service. */
 import { join } from "node:path";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import type { Digests } from "../disk/digests.ts";
@@ -6,7 +7,7 @@ import { removeWhole } from "../disk/files.ts";
 import type { Verifier } from "../disk/verifier.ts";
 import type { Storage } from "./storage.ts";
 
-/** The data directory as the storage: its files are permanent once they are written. */
+/** Storage in the data directory: files are permanent once they are written, so {@link FolderStorage.keep} has no effect. */
 export class FolderStorage implements Storage {
   readonly remote = null;
   readonly verifier: Verifier;

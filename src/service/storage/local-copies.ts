@@ -1,4 +1,4 @@
-/** Copies of stored files in the data directory, bounded in bytes. */
+/** Copies of stored files in the data directory, bounded in bytes: the cache of `cached.ts`. */
 import { randomUUID } from "node:crypto";
 import { renameSync } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -8,7 +8,7 @@ import { remove } from "../disk/files.ts";
 import { filesOnDisk } from "../disk/on-disk.ts";
 import { Holds } from "../../base/util/leases.ts";
 
-/** Copies of stored files. A copy that is held is never removed; of the others, the least recently used are removed beyond the limit. */
+/** Copies of stored files. Beyond the limit, the least recently used copies are removed. A copy that is held is never removed. */
 export class LocalCopies {
   readonly #directory: DataDirectory;
   readonly #maxBytes: number;
@@ -30,12 +30,12 @@ export class LocalCopies {
 
   /** Adds the files that are in the data directory, in order of their last use, and removes copies beyond the limit. */
   async scan(): Promise<void> {
-    const found: { readonly path: string; readonly size: number; readonly usedMs: number }[] = [];
+    const copies: { readonly path: string; readonly size: number; readonly usedMs: number }[] = [];
     for (const path of await filesOnDisk(this.#directory)) {
       const stats = await stat(join(this.#directory.root, path)).catch(() => null);
-      if (stats !== null) found.push({ path, size: stats.size, usedMs: Math.max(stats.atimeMs, stats.mtimeMs) });
+      if (stats !== null) copies.push({ path, size: stats.size, usedMs: Math.max(stats.atimeMs, stats.mtimeMs) });
     }
-    for (const { path, size } of found.sort((a, b) => a.usedMs - b.usedMs)) this.#set(path, size);
+    for (const { path, size } of copies.sort((a, b) => a.usedMs - b.usedMs)) this.#set(path, size);
     await this.trim();
   }
 
@@ -65,21 +65,21 @@ export class LocalCopies {
 
   /** Removes the least recently used copies beyond the limit. */
   async trim(): Promise<void> {
-    const removed: string[] = [];
+    const movedPaths: string[] = [];
     for (const path of this.#sizes.keys()) {
       if (this.#bytes <= this.#maxBytes) break;
       if (this.#holds.isHeld(path)) continue;
       this.#delete(path);
-      const aside = join(this.#directory.temporary, randomUUID());
+      const movedPath = join(this.#directory.temporary, randomUUID());
       try {
-        // Synchronous: a file that is provided again meanwhile must not be removed.
-        renameSync(join(this.#directory.root, path), aside);
-        removed.push(aside);
+        // Synchronous, so that no reader can provide the file again between the check of holds and the rename.
+        renameSync(join(this.#directory.root, path), movedPath);
+        movedPaths.push(movedPath);
       } catch {
-        // The file is gone, or another program has opened it.
+        // The file does not exist, or another program has opened it on Windows.
       }
     }
-    for (const aside of removed) await remove(aside);
+    for (const movedPath of movedPaths) await remove(movedPath);
   }
 
   #set(path: string, bytes: number): void {

@@ -1,3 +1,4 @@
+/** Interface of storages outside of the data directory; `s3/bucket.ts` implements it. */
 import type { FileDigest } from "../disk/digests.ts";
 
 /** File in a storage outside of the data directory. */
@@ -5,7 +6,7 @@ export interface RemoteFile {
   /** Path relative to the data directory, with `/` as the separator. */
   readonly path: string;
   readonly digest: FileDigest;
-  /** Time at which the file was stored. */
+  /** Time at which the file was stored, in milliseconds since 1970. */
   readonly modifiedMs: number;
 }
 
@@ -33,13 +34,13 @@ export interface Remote {
   list(path?: string, signal?: AbortSignal): AsyncIterable<RemoteFile>;
   /** Removes a stored file, if it exists. */
   remove(path: string, digest: FileDigest, signal?: AbortSignal): Promise<void>;
-  /** Removes what uploads left that began before a time and were not completed. @returns their number. */
+  /** Removes the parts of incomplete uploads that began before a time, in milliseconds since 1970. @returns the number of uploads. */
   abandonUploads(beforeMs: number): Promise<number>;
-  /** Writes, reads and deletes an object. */
+  /** Checks the access by writing, reading and deleting an object. */
   probe(): Promise<void>;
   /** Returns the text of {@link writeMark}; null without one. */
   readMark(): Promise<string | null>;
-  /** Stores a text that identifies the storage. */
+  /** Stores a text that identifies the storage; see `open-storage.ts`. */
   writeMark(text: string): Promise<void>;
   /** Closes the connections. Requests in progress fail. */
   close(): Promise<void>;

@@ -1,3 +1,4 @@
+/** Interface of the storage of a service's files; `folder.ts` and `cached.ts` implement it. */
 import type { Digests, FileDigest } from "../disk/digests.ts";
 import type { Verifier } from "../disk/verifier.ts";
 import type { Remote } from "./remote.ts";
@@ -6,8 +7,8 @@ import type { Remote } from "./remote.ts";
  * Permanent place of a service's files. Files have a path relative to the data directory, with `/` as the separator, at which they are
  * written and read: the data directory is the storage, or holds copies of its files.
  *
- * A file is written to the data directory, kept, and then recorded in the database with its digest. Before it is read, it is provided. It is
- * removed once no row mentions it.
+ * A file is written to the data directory, kept, and then recorded in the database with its digest. Before it is read, it is provided. It
+ * is removed once no row mentions it.
  */
 export interface Storage {
   /** Storage outside of the data directory; null if the data directory is the storage. */

@@ -26,8 +26,8 @@ const MAX_READINGS = 1000;
  */
 const MAX_MISSES = 5;
 
-/** Rows read at one time from the tables that reference files. */
-const PAGE_ROWS = 1000;
+/** Rows per query of the tables that reference files. */
+const ROWS_PER_QUERY = 1000;
 
 /** Digests collected so far. */
 type CopiedDigests = Record<string, FileDigest>;
@@ -88,12 +88,13 @@ interface Copy {
   readonly copied: CopiedDigests;
 }
 
+/** Options of {@link copyStored}. */
 interface CopyOptions extends RemoteOptions {
   readonly directory: DataDirectory;
   readonly target: string;
 }
 
-/** Copies the database and the files that it references. */
+/** Copies the database and the files that it references. @returns the digests of all copies. */
 async function copyStored(records: Records, { directory, target, storage }: CopyOptions): Promise<CopiedDigests> {
   const { path: staging, discard } = await openStaging(directory);
   const database = join(target, DATABASE);
@@ -102,11 +103,13 @@ async function copyStored(records: Records, { directory, target, storage }: Copy
     remote = await records.withStore((store) => recordedRemote(store, storage));
     const copied: CopiedDigests = {};
     const copy: Copy = { directory, remote, staging, target, captured: new Set(), copied };
-    // Few files are left for the first snapshot, which then lasts a short time.
+    // Secures most files without a snapshot, so that the first snapshot lasts only a short time.
     await records.withStore((store) => secureFiles(copy, store));
     const misses = new Map<string, number>();
     for (let reading = 0; reading < MAX_READINGS; reading++) {
       await remove(database);
+      // Steps of a reading: secure all files of a snapshot, write the snapshot, copy the secured files. It is repeated if a file was
+      // deleted.
       const { files, gone } = await records.withSnapshot(database, async ({ store, write }) => {
         const secured = await secureFiles(copy, store);
         // Files are secured before the rows are written, which may take long.
@@ -122,7 +125,7 @@ async function copyStored(records: Records, { directory, target, storage }: Copy
         await remove(join(target, storedPath));
         delete copied[storedPath];
       }
-      // The files of the backup are in its directory.
+      // In the backup, the files of a storage are in the directory.
       if (remote !== null) await forgetStorage(database);
       await syncFile(database);
       return { ...copied, [DATABASE]: await digestFile(database) };
@@ -141,10 +144,11 @@ async function secureFiles(
 ): Promise<{ readonly files: ReadonlyMap<string, StoredFile>; readonly gone: readonly StoredFile[] }> {
   const files = new Map<string, StoredFile>();
   const gone: StoredFile[] = [];
-  for await (const file of eachStoredFile(store, copy.directory, { pageRows: PAGE_ROWS })) {
+  for await (const file of eachStoredFile(store, copy.directory, { pageRows: ROWS_PER_QUERY })) {
     if (files.has(file.path)) continue;
     files.set(file.path, file);
-    if (!copy.captured.has(file.path) && !Object.hasOwn(copy.copied, file.path) && !(await secure(copy, file))) gone.push(file);
+    const isSecured = copy.captured.has(file.path) || Object.hasOwn(copy.copied, file.path);
+    if (!isSecured && !(await secure(copy, file))) gone.push(file);
   }
   return { files, gone };
 }
@@ -171,10 +175,11 @@ async function fetchFile({ target, copied }: Copy, remote: Remote, file: StoredF
 
 /** Links a file of the data directory. @returns false if it does not exist. */
 async function capture({ directory, staging, captured }: Copy, file: StoredFile): Promise<boolean> {
-  const [from, to] = [join(directory.root, file.path), join(staging, file.path)];
+  const from = join(directory.root, file.path);
+  const to = join(staging, file.path);
   await mkdir(dirname(to), { recursive: true, mode: 0o700 });
   try {
-    // A link would lead out of the data directory.
+    // Checks the file: a symbolic link could lead out of the data directory.
     await (await openRegularFile(from, directory.root)).close();
     await link(from, to).catch((error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") throw error;
@@ -191,7 +196,7 @@ async function capture({ directory, staging, captured }: Copy, file: StoredFile)
 }
 
 /**
- * Copies the captured ones of `files` and adds them to `copied`.
+ * Copies the captured files among `files` to the backup, and adds them to `copied`.
  *
  * @returns false if a captured file is gone.
  */
@@ -223,16 +228,22 @@ function damagedError(files: readonly StoredFile[], state: string): DataCorrupte
   );
 }
 
-/** Lists the files of the cached base models. Revisions come first, so that the files they name are complete when a revision is copied. */
+/**
+ * Lists the files of the cached base models. The files of revisions (`refs/`) come first and are copied first: the files of the commit that
+ * a copied revision names are complete then.
+ */
 async function hubFiles(directory: DataDirectory): Promise<string[]> {
   const path = join(directory.root, HUB);
   const names = await readdir(path, { recursive: true }).catch(() => []);
-  const places: string[] = [];
-  for (const name of names) if (!INCOMPLETE.test(name) && (await isFile(join(path, name)))) places.push(`${HUB}/${toStoredPath(name)}`);
+  const storedPaths: string[] = [];
+  for (const name of names) {
+    if (!INCOMPLETE.test(name) && (await isFile(join(path, name)))) storedPaths.push(`${HUB}/${toStoredPath(name)}`);
+  }
   const isRevision = (storedPath: string) => storedPath.split("/")[2] === "refs";
-  return [...places.filter(isRevision), ...places.filter((storedPath) => !isRevision(storedPath))];
+  return [...storedPaths.filter(isRevision), ...storedPaths.filter((storedPath) => !isRevision(storedPath))];
 }
 
+/** Whether a path is a file; also follows links. */
 function isFile(path: string): Promise<boolean> {
   return stat(path).then(
     (stats) => stats.isFile(),

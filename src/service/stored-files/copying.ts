@@ -1,3 +1,4 @@
+/** Copying of files for backup and restore, and the directory that they fill: it becomes visible as a whole. */
 import { mkdir, readdir, rename } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { Readable } from "node:stream";
@@ -39,17 +40,17 @@ export async function copyFileDurably(root: string, storedPath: string, target: 
 /** Files that identify a directory as a backup or a data directory. They get their final names last. */
 const IDENTIFYING_FILES = [DATABASE, MANIFEST];
 /** Base of the temporary name under which a directory is filled. */
-const INCOMPLETE = "incomplete";
+const INCOMPLETE_NAME = "incomplete";
 /** Lock file of the process that fills a directory. */
-const LOCK = `${INCOMPLETE}.lock`;
+const LOCK_NAME = `${INCOMPLETE_NAME}.lock`;
 
 /** Options of {@link fillDirectory}. */
 export interface FillOptions {
   /** Parameter that names the directory, for errors. */
   readonly param: string;
   /**
-   * Commits what belongs to the directory but is elsewhere. Must call `publish`, which gives the files their final names, before the
-   * commit: an interruption in between leaves a directory that the next attempt fills again.
+   * Commits the data of the directory that are elsewhere, such as records in Postgres. Must call `publish`, which gives the files their
+   * final names, before the commit: an interruption in between leaves a directory that the next attempt fills again.
    *
    * @default publishes
    */
@@ -71,25 +72,21 @@ export async function fillDirectory<T>(
 ): Promise<T> {
   const path = resolve(target);
   await requireDirectory(path, param);
-  const created = await mkdir(path, { recursive: true, mode: 0o700 });
+  const createdRoot = await mkdir(path, { recursive: true, mode: 0o700 });
   // Checked before the lock file is created, and again once no other process fills the directory.
   await requireFree(path, param);
-  const lock = join(path, LOCK);
+  const lock = join(path, LOCK_NAME);
   const unlock = await lockFile(lock);
   if (unlock === null) {
     throw new ConfigError(`Another backup or restore is writing to '${path}'. Wait for its end, or name another directory`, { param });
   }
   // Created inside the target, which may be a separate file system.
-  const temporary = temporaryName(join(path, INCOMPLETE));
+  const temporary = temporaryName(join(path, INCOMPLETE_NAME));
   const progress = { isPublished: false, isCommitted: false };
   const publish = async () => {
     progress.isPublished = true;
     const names = (await readdir(temporary)).filter((name) => !isScratch(name));
-    for (const name of names.filter((each) => !IDENTIFYING_FILES.includes(each))) await rename(join(temporary, name), join(path, name));
-    await syncDirectory(path);
-    for (const name of IDENTIFYING_FILES.filter((each) => names.includes(each))) await rename(join(temporary, name), join(path, name));
-    await syncDirectory(path);
-    await syncDirectory(dirname(path));
+    await moveFiles(names, { from: temporary, to: path });
   };
   try {
     await requireFree(path, param);
@@ -106,7 +103,7 @@ export async function fillDirectory<T>(
     await remove(lock);
     return result;
   } catch (error) {
-    // Both a service and the next attempt accept the directory as it is.
+    // A directory that may be committed stays: both a service and the next attempt accept it as it is.
     const mayBeCommitted = progress.isCommitted || error instanceof UnknownOutcomeError;
     if (!mayBeCommitted) {
       if (progress.isPublished) for (const name of BACKUP_NAMES) await remove(join(path, name));
@@ -114,10 +111,20 @@ export async function fillDirectory<T>(
     }
     unlock();
     await remove(lock);
-    // Removes the outermost directory that was created.
-    if (created !== undefined && !mayBeCommitted) await remove(created);
+    // `mkdir` has returned the outermost directory that it created.
+    if (createdRoot !== undefined && !mayBeCommitted) await remove(createdRoot);
     throw error;
   }
+}
+
+/** Moves files and directories durably to another directory of the same file system, {@link IDENTIFYING_FILES} last. */
+async function moveFiles(names: readonly string[], { from, to }: { readonly from: string; readonly to: string }): Promise<void> {
+  const isIdentifying = (name: string) => IDENTIFYING_FILES.includes(name);
+  for (const name of names.filter((each) => !isIdentifying(each))) await rename(join(from, name), join(to, name));
+  await syncDirectory(to);
+  for (const name of IDENTIFYING_FILES.filter((each) => names.includes(each))) await rename(join(from, name), join(to, name));
+  await syncDirectory(to);
+  await syncDirectory(dirname(to));
 }
 
 /** Checks that a path is a directory or does not exist. @throws ConfigError `E_CONFIG` otherwise. */
@@ -132,17 +139,18 @@ async function requireDirectory(path: string, param: string): Promise<void> {
 
 /** Whether a name is the temporary name of a directory that is being filled. */
 function isIncomplete(name: string): boolean {
-  return name.startsWith(`${INCOMPLETE}.`) && isTemporaryName(name);
+  return name.startsWith(`${INCOMPLETE_NAME}.`) && isTemporaryName(name);
 }
 
 /** Checks that a directory has no entries except remains of an interrupted {@link fillDirectory}. */
 async function requireFree(path: string, param: string): Promise<void> {
-  const names = (await readdir(path)).filter((name) => name !== LOCK);
+  const names = (await readdir(path)).filter((name) => name !== LOCK_NAME);
   const others = names.filter((name) => !isIncomplete(name));
   if (others.length === 0) return;
-  const left = await Promise.all(names.filter(isIncomplete).map((name) => readdir(join(path, name))));
-  // An interruption while files get their final names leaves some of both. Without any left to rename, the directory is complete.
-  if (left.flat().length > 0 && others.every((name) => BACKUP_NAMES.includes(name))) return;
+  const unpublished = await Promise.all(names.filter(isIncomplete).map((name) => readdir(join(path, name))));
+  // An interruption while files get their final names leaves files with final and with temporary names. Without a file with a temporary
+  // name, the directory is complete.
+  if (unpublished.flat().length > 0 && others.every((name) => BACKUP_NAMES.includes(name))) return;
   throw new ConfigError(`Expected '${path}' to be empty or not to exist, found ${names.length} entries. Name another directory`, { param });
 }
 

@@ -1,4 +1,6 @@
-/** Lists of stored files: referenced by the database, and found on disk. */
+/**
+ * List of the files that the database references, with their digests. Backup, verification and sweeps compare it with the files that exist.
+ */
 import { last } from "../../base/util/values.ts";
 import { join } from "node:path";
 import { sql } from "kysely";
@@ -41,7 +43,7 @@ export function isInStorage({ path }: StoredFile): boolean {
 }
 
 /** Max rows read at one time by a service: reading blocks its event loop. */
-const PAGE_ROWS = 100;
+const ROWS_PER_QUERY = 100;
 
 /** Options of {@link eachStoredFile}. */
 export interface InventoryOptions {
@@ -49,14 +51,6 @@ export interface InventoryOptions {
   readonly onDamagedRow?: ((error: DataCorruptedError) => void) | undefined;
   /** Max rows read at one time. @default 100, so that a service answers meanwhile */
   readonly pageRows?: number | undefined;
-}
-
-/** Yields the pages of a query until one is empty. `read` returns the rows after a value of the column `key`, in its order. */
-async function* pages<Key extends string, Row extends Readonly<Record<Key, string>>>(
-  read: (after: string) => Promise<Row[]>,
-  key: Key,
-): AsyncGenerator<Row[], void> {
-  for (let rows = await read(""); rows.length > 0; rows = await read(last(rows)[key])) yield rows;
 }
 
 /** Lists all files that the database references and all files of fetched base models, by path. */
@@ -86,7 +80,7 @@ export async function stillReferenced(store: Store, directory: DataDirectory, mi
 export async function* eachStoredFile(
   store: Store,
   directory: DataDirectory,
-  { onDamagedRow, pageRows = PAGE_ROWS }: InventoryOptions = {},
+  { onDamagedRow, pageRows = ROWS_PER_QUERY }: InventoryOptions = {},
 ): AsyncGenerator<StoredFile, void> {
   const unlessDamaged = <T>(list: Promise<T[]>): Promise<T[]> =>
     list.catch((error: unknown) => {
@@ -97,18 +91,18 @@ export async function* eachStoredFile(
   const checkpoints = store.selectFrom("checkpoints").selectAll().orderBy("id").limit(pageRows);
   for await (const rows of pages((after) => checkpoints.where("id", ">", after).execute(), "id")) {
     const ids = rows.map(({ model_id: id }) => id);
-    const models = new Map(
-      (await store.selectFrom("models").selectAll().where("id", "in", ids).execute()).map((model) => [model.id, model]),
-    );
+    const modelRows = await store.selectFrom("models").selectAll().where("id", "in", ids).execute();
+    const models = new Map(modelRows.map((model) => [model.id, model]));
     for (const row of rows) {
       const model = models.get(row.model_id);
-      // Deleted since the page was read, with its checkpoints.
-      if (model !== undefined) yield* await unlessDamaged(ofCheckpoint(directory, row, model));
+      // Without a model, the checkpoint was deleted with its model since the page was read.
+      if (model !== undefined) yield* await unlessDamaged(checkpointFiles(directory, row, model));
     }
   }
   const jobs = store.selectFrom("jobs").selectAll().orderBy("id").limit(pageRows);
   for await (const rows of pages((after) => jobs.where("id", ">", after).execute(), "id"))
-    for (const row of rows) yield* await unlessDamaged(ofJob(directory, row));
+    for (const row of rows) yield* await unlessDamaged(jobFiles(directory, row));
+  // Each content once: the first row with its digest, in the order of artifact and path.
   const files = store
     .selectFrom("artifact_files")
     .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
@@ -120,14 +114,17 @@ export async function* eachStoredFile(
     })
     .orderBy("sha256")
     .limit(pageRows);
-  for await (const rows of pages((after) => files.where("sha256", ">", after).execute(), "sha256"))
+  for await (const rows of pages((after) => files.where("sha256", ">", after).execute(), "sha256")) {
     for (const { sha256, size_bytes, path, ...artifact } of rows)
       yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
+  }
   const outcomes = store.selectFrom("rollout_tasks").selectAll().where("outcome_sha256", "is not", null).orderBy("id").limit(pageRows);
-  for await (const rows of pages((after) => outcomes.where("id", ">", after).execute(), "id"))
-    for (const { id, outcome_sha256: sha256, outcome_bytes: bytes } of rows)
-      if (sha256 !== null)
-        yield { path: storedBlob(sha256), digest: { sha256, size_bytes: bytes ?? 0 }, subject: `outcome of rollout task '${id}'` };
+  for await (const rows of pages((after) => outcomes.where("id", ">", after).execute(), "id")) {
+    for (const { id, outcome_sha256: sha256, outcome_bytes: bytes } of rows) {
+      if (sha256 === null) continue;
+      yield { path: storedBlob(sha256), digest: { sha256, size_bytes: bytes ?? 0 }, subject: `outcome of rollout task '${id}'` };
+    }
+  }
   for (const { name, folder, commit, digests } of await unlessDamaged(recordedSnapshots(join(directory.root, HUB)))) {
     for (const [file, digest] of Object.entries(digests)) {
       yield { path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` };
@@ -135,8 +132,16 @@ export async function* eachStoredFile(
   }
 }
 
+/** Yields the pages of a query until one is empty. `read` returns the rows after a value of the column `key`, in its order. */
+async function* pages<Key extends string, Row extends Readonly<Record<Key, string>>>(
+  read: (after: string) => Promise<Row[]>,
+  key: Key,
+): AsyncGenerator<Row[], void> {
+  for (let rows = await read(""); rows.length > 0; rows = await read(last(rows)[key])) yield rows;
+}
+
 /** Lists the files of a checkpoint, without a dropped optimizer state. */
-async function ofCheckpoint(directory: DataDirectory, row: CheckpointRow, model: ModelRow): Promise<StoredFile[]> {
+async function checkpointFiles(directory: DataDirectory, row: CheckpointRow, model: ModelRow): Promise<StoredFile[]> {
   if (row.state_dir === null) return [];
   const digests = digestsOfCheckpoint(row);
   const files = await withDigests(directory, digests, {
@@ -147,7 +152,7 @@ async function ofCheckpoint(directory: DataDirectory, row: CheckpointRow, model:
 }
 
 /** Lists the files of a job. */
-async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[]> {
+async function jobFiles(directory: DataDirectory, row: JobRow): Promise<StoredFile[]> {
   const subject = `training job '${row.id}'`;
   const digests = digestsOfJob(row);
   if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ path, digest, subject }));

@@ -6,7 +6,7 @@ import { readRegularFile } from "../../base/util/regular-file.ts";
 import { digestsSchema, type Digests } from "../disk/digests.ts";
 import { remove } from "../disk/files.ts";
 
-/** Name of the manifest, which lists the files of a backup. */
+/** Name of the manifest. */
 export const MANIFEST = "backup.json";
 /** Version of the backup format. */
 export const FORMAT = 1;
@@ -15,10 +15,11 @@ export const DATABASE = "whetstone.db";
 /** Name of the file with the key of the service. */
 export const KEY_FILE = "api-key";
 /** Max size of a manifest in bytes: more than a million files. */
-const MAX_BYTES = 256 * 1024 * 1024;
+const MAX_MANIFEST_BYTES = 256 * 1024 * 1024;
 
-/** Folders and files that a backup may contain besides its manifest. */
-const PLACES = ["checkpoints", "jobs", "tokens", "artifacts", "hub"];
+/** Folders that a backup may contain. */
+const FOLDERS = ["checkpoints", "jobs", "tokens", "artifacts", "hub"];
+/** Files that a backup may contain besides its manifest. */
 const FILES = [DATABASE, KEY_FILE];
 
 /** Contents of {@link MANIFEST}. */
@@ -26,15 +27,15 @@ const manifestSchema = z.object({
   format: z.literal(FORMAT),
   created_at: z.string(),
   /** Digests by path, relative to the backup and with `/` as the separator. */
-  files: digestsSchema.refine((files) => Object.hasOwn(files, DATABASE) && Object.keys(files).every(isPlace)),
+  files: digestsSchema.refine((files) => Object.hasOwn(files, DATABASE) && Object.keys(files).every(isBackupPath)),
 });
 
 /** Names that a backup writes into its directory, the manifest included. */
-export const BACKUP_NAMES: readonly string[] = [...PLACES, ...FILES, MANIFEST];
+export const BACKUP_NAMES: readonly string[] = [...FOLDERS, ...FILES, MANIFEST];
 
 /** Whether a backup may contain a file with this path. */
-function isPlace(path: string): boolean {
-  return FILES.includes(path) || PLACES.some((place) => path.startsWith(`${place}/`));
+function isBackupPath(path: string): boolean {
+  return FILES.includes(path) || FOLDERS.some((folder) => path.startsWith(`${folder}/`));
 }
 
 /**
@@ -48,7 +49,7 @@ export async function readManifest(backup: string): Promise<Digests> {
   const path = join(backup, MANIFEST);
   let value: unknown;
   try {
-    value = JSON.parse(await readRegularFile(path, { maxBytes: MAX_BYTES }));
+    value = JSON.parse(await readRegularFile(path, { maxBytes: MAX_MANIFEST_BYTES }));
   } catch (cause) {
     throw new ConfigError(`Expected a directory made by \`whetstone backup\`, found no readable ${MANIFEST} in '${resolve(backup)}'`, {
       cause,

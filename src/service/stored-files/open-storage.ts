@@ -1,4 +1,7 @@
-/** Opening of the storage that a database uses. */
+/**
+ * Opening of the storage that a database uses. Database and S3 storage identify each other: the database records URL and id of the storage,
+ * and the storage holds an object with the same id, its mark.
+ */
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { ConfigError } from "../../base/errors.ts";
@@ -14,7 +17,7 @@ import type { Storage } from "../storage/storage.ts";
 import { referencesFiles, setStorage, storageRow } from "../store/storage-location.ts";
 import type { Store } from "../store/tables.ts";
 
-/** Contents of the object that identifies a storage. */
+/** Contents of the mark of a storage. */
 const markSchema = z.object({ id: z.string() });
 
 /** Parts of the service that {@link openStorage} needs. */
@@ -35,9 +38,9 @@ export interface RemoteOptions {
   readonly storage?: string | undefined;
 }
 
-/** Returns the URL of the storage: the given one, or `WHETSTONE_STORAGE`; undefined without one. */
-export function storageUrl(given: string | undefined): string | undefined {
-  const url = given ?? process.env["WHETSTONE_STORAGE"];
+/** Returns the URL of the storage: the option, or `WHETSTONE_STORAGE`; undefined without both. */
+export function storageUrl(option: string | undefined): string | undefined {
+  const url = option ?? process.env["WHETSTONE_STORAGE"];
   return url === "" ? undefined : url;
 }
 
@@ -86,18 +89,18 @@ export async function openRemote(url: string): Promise<Remote> {
 /**
  * Opens the storage that a database records, to read it; null if the data directory is the storage.
  *
- * @param given - URL to use instead of the recorded one.
+ * @param urlOption - URL to use instead of the recorded one.
  * @throws ConfigError `E_CONFIG` for a URL of another storage than the one of the database, and if it cannot be read.
  */
-export async function recordedRemote(store: Store, given: string | undefined): Promise<Remote | null> {
+export async function recordedRemote(store: Store, urlOption: string | undefined): Promise<Remote | null> {
   const row = await storageRow(store);
   if (row === undefined) {
-    if (given === undefined) return null;
-    throw new ConfigError(`Expected no storage, because the files of this database are in its data directory, got '${given}'`, {
+    if (urlOption === undefined) return null;
+    throw new ConfigError(`Expected no storage, because the files of this database are in its data directory, got '${urlOption}'`, {
       param: "storage",
     });
   }
-  const remote = await openRemote(given ?? row.url);
+  const remote = await openRemote(urlOption ?? row.url);
   try {
     if ((await readMark(remote)) === row.id) return remote;
     throw missingError(remote);
@@ -114,7 +117,7 @@ export async function recordStorage(store: Store, remote: Remote): Promise<strin
   return id;
 }
 
-/** Makes an unused storage the one of the database that records this identity. */
+/** Assigns an unused storage to the database that records this identity. */
 export function markStorage(remote: Remote, id: string): Promise<void> {
   return remote.writeMark(`${JSON.stringify({ id })}\n`);
 }
@@ -134,7 +137,7 @@ async function requireAccess(remote: Remote): Promise<void> {
   }
 }
 
-/** Returns the error of a request that the storage rejected as one of the settings; other errors unchanged. */
+/** Converts the error of a request that the storage rejected to an error about the settings. Returns other errors unchanged. */
 function accessError(remote: Remote, error: unknown): unknown {
   if (!(error instanceof StorageError) || error.status === null || error.status >= 500) return error;
   return new ConfigError(
@@ -143,9 +146,14 @@ function accessError(remote: Remote, error: unknown): unknown {
   );
 }
 
-/** Checks that a storage belongs to a database; an unused one is assigned to a database without files. */
+/**
+ * Checks that a storage belongs to the database. Assigns an unused storage to a database without files.
+ *
+ * @throws ConfigError `E_CONFIG` otherwise.
+ */
 async function claim(store: Store, remote: Remote): Promise<void> {
-  const [row, mark] = [await storageRow(store), await readMark(remote)];
+  const row = await storageRow(store);
+  const mark = await readMark(remote);
   if (row === undefined) {
     if (mark !== null) throw foreignError(remote);
     if (!(await referencesFiles(store))) return markStorage(remote, await recordStorage(store, remote));
@@ -154,9 +162,11 @@ async function claim(store: Store, remote: Remote): Promise<void> {
       { param: "storage" },
     );
   }
-  // The start that assigned the storage may have been interrupted.
-  if (mark === null && !(await referencesFiles(store))) await markStorage(remote, row.id);
-  else if (mark !== row.id) throw mark === null ? missingError(remote) : foreignError(remote);
+  if (mark === null) {
+    if (await referencesFiles(store)) throw missingError(remote);
+    // The start that recorded the storage was interrupted before it wrote the mark.
+    await markStorage(remote, row.id);
+  } else if (mark !== row.id) throw foreignError(remote);
   if (row.url !== remote.url) await setStorage(store, { ...row, url: remote.url });
 }
 
@@ -164,10 +174,11 @@ async function claim(store: Store, remote: Remote): Promise<void> {
 async function readMark(remote: Remote): Promise<string | null> {
   const text = await remote.readMark();
   if (text === null) return null;
-  // A damaged mark belongs to no database.
+  // The empty identity of a damaged mark belongs to no database.
   return markSchema.safeParse(parseJson(text)).data?.id ?? "";
 }
 
+/** Returns the error of a storage that belongs to another database. */
 function foreignError({ url }: Remote): ConfigError {
   return new ConfigError(
     `Expected an unused storage, or the one of this database, got '${url}', which belongs to another database. Use another prefix, or start with the database that belongs to it`,
@@ -175,6 +186,7 @@ function foreignError({ url }: Remote): ConfigError {
   );
 }
 
+/** Returns the error of a storage without the files of the database. */
 function missingError({ url }: Remote): ConfigError {
   return new ConfigError(
     `Expected the storage with the files of this database, got '${url}', which is empty. Use its bucket and prefix, or restore a backup`,

@@ -57,6 +57,7 @@ async function withSqlite<T>(path: string, use: (store: Store) => Promise<T>): P
   }
 }
 
+/** Returns the records in a Postgres database; see {@link recordsOf}. */
 async function postgresRecords(directory: DataDirectory, database: string): Promise<Records> {
   await requireNoDatabase(directory);
   if ((await stat(directory.root).catch(() => null))?.isDirectory() !== true) {

@@ -1,3 +1,4 @@
+/** Restore of a data directory from a backup. */
 import { join, resolve } from "node:path";
 import { DataCorruptedError, DataError } from "../../base/errors.ts";
 import { dataDirectoryAt } from "../disk/data-directory.ts";
@@ -42,11 +43,11 @@ export async function restore(backup: string, target: string, { storage, databas
   const remote = await openRemote(storage);
   try {
     await requireUnused(remote);
-    let id = "";
+    let storageId = "";
     const result = await restoreFolder({ backup, target, files }, postgres, async (root) => {
-      id = await storeFiles(root, files, remote);
+      storageId = await storeFiles(root, files, remote);
     });
-    await markStorage(remote, id);
+    await markStorage(remote, storageId);
     return result;
   } finally {
     await remote.close();
@@ -77,7 +78,12 @@ interface Restoration {
   readonly files: Digests;
 }
 
-/** Creates the data directory. @param afterwards - Called with the complete directory before it has its final name. */
+/**
+ * Creates the data directory.
+ *
+ * @param postgres - Database that gets the records; null = a SQLite file in the directory.
+ * @param afterwards - Called with the complete directory before it has its final name.
+ */
 async function restoreFolder(
   { backup, target, files }: Restoration,
   postgres: Destination | null,
@@ -90,22 +96,22 @@ async function restoreFolder(
       : {
           param,
           commit: (temporary, publish) => postgres.fill(join(temporary, DATABASE), publish),
-          // With the files that SQLite keeps next to the database.
+          // The database and the files that SQLite keeps next to it.
           isScratch: (name) => name.startsWith(DATABASE),
         };
   return fillDirectory(target, options, async (temporary) => {
-    const bad: string[] = [];
+    const findings: string[] = [];
     let bytes = 0;
     for (const [storedPath, expected] of Object.entries(files)) {
-      const found = await copyFileDurably(backup, storedPath, temporary).catch(findingOf);
-      if (typeof found === "string") bad.push(`${storedPath} ${found}`);
-      else if (found.sha256 !== expected.sha256) bad.push(`${storedPath} differs from its digest`);
-      else bytes += found.size_bytes;
+      const copied = await copyFileDurably(backup, storedPath, temporary).catch(describeCopyError);
+      if (typeof copied === "string") findings.push(`${storedPath} ${copied}`);
+      else if (copied.sha256 !== expected.sha256) findings.push(`${storedPath} differs from its digest`);
+      else bytes += copied.size_bytes;
     }
-    if (bad.length === 0) bad.push(...(await unlisted(temporary, files)));
-    if (bad.length > 0) {
+    if (findings.length === 0) findings.push(...(await findUnlisted(temporary, files)));
+    if (findings.length > 0) {
       throw new DataCorruptedError(
-        `The backup '${resolve(backup)}' is damaged: ${bad.join(", ")}. Nothing was restored. Use another backup`,
+        `The backup '${resolve(backup)}' is damaged: ${findings.join(", ")}. Nothing was restored. Use another backup`,
       );
     }
     await afterwards(temporary);
@@ -135,8 +141,10 @@ async function storeFiles(root: string, files: Digests, remote: Remote): Promise
 
 /** Records the digests of the files of rows from before digests were recorded: only files with a digest can be in a storage. */
 async function recordDigests(store: Store, files: Digests): Promise<void> {
-  const below = (...places: readonly string[]) =>
-    JSON.stringify(Object.fromEntries(Object.entries(files).filter(([path]) => places.some((place) => path.startsWith(place)))));
+  const digestsBelow = (...paths: readonly string[]) => {
+    const found = Object.entries(files).filter(([path]) => paths.some((start) => path.startsWith(start)));
+    return JSON.stringify(Object.fromEntries(found));
+  };
   const checkpoints = await store
     .selectFrom("checkpoints")
     .selectAll()
@@ -146,28 +154,31 @@ async function recordDigests(store: Store, files: Digests): Promise<void> {
   for (const row of checkpoints)
     await store
       .updateTable("checkpoints")
-      .set({ digests: below(`${storedState(row)}/`) })
+      .set({ digests: digestsBelow(`${storedState(row)}/`) })
       .where("id", "=", row.id)
       .execute();
   for (const { id } of await store.selectFrom("jobs").select("id").where("digests", "is", null).execute()) {
-    const digests = below(`${storedJob(id)}/`, storedReport(id));
+    const digests = digestsBelow(`${storedJob(id)}/`, storedReport(id));
     if (digests !== "{}") await store.updateTable("jobs").set({ digests }).where("id", "=", id).execute();
   }
 }
 
 /** Codes of system errors that a file or a directory in place of another causes. */
-const MISPLACED = ["ENOTDIR", "EISDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"];
+const MISPLACED_CODES = ["ENOTDIR", "EISDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"];
 
-/** Returns the finding about a file that cannot be copied. @throws any error that is not caused by the backup. */
-function findingOf(error: unknown): string {
+/** Returns the finding about a file that cannot be copied, to follow its path. @throws any error that is not caused by the backup. */
+function describeCopyError(error: unknown): string {
   const { code = "" } = error as NodeJS.ErrnoException;
   if (code === "ENOENT") return "is missing";
-  if (error instanceof DataError || MISPLACED.includes(code)) return "is not a regular file of the backup";
+  if (error instanceof DataError || MISPLACED_CODES.includes(code)) return "is not a regular file of the backup";
   throw error;
 }
 
-/** Finds files that the restored database references and that the manifest lacks, or lists with another digest. */
-async function unlisted(root: string, files: Digests): Promise<string[]> {
+/**
+ * Finds files that the restored database references and that the manifest lacks, or lists with another digest. Without findings, marks the
+ * database as one in use instead of one in a backup.
+ */
+async function findUnlisted(root: string, files: Digests): Promise<string[]> {
   const database = join(root, DATABASE);
   const store = await openStoreReadOnly(database);
   const findings: string[] = [];
@@ -179,7 +190,7 @@ async function unlisted(root: string, files: Digests): Promise<string[]> {
     }
   } finally {
     await store.destroy();
-    // Reading creates them for a database that was in WAL mode.
+    // Opening a database that was in WAL mode creates these files.
     for (const suffix of ["-wal", "-shm", "-journal"]) await remove(database + suffix);
   }
   if (findings.length === 0) {

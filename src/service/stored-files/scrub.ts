@@ -13,11 +13,11 @@ import { eachStoredFile, isInStorage, stillReferenced, type StoredFile } from ".
 import type { StoredFiles } from "./stored-files.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
-/** Default of `roundMs` of {@link keepScrubbing}. */
+/** Default milliseconds between the starts of two rounds of {@link keepScrubbing}. */
 const ROUND_MS = 24 * 60 * 60_000;
 /** Min milliseconds between two confirmations of missing files, because each lists all stored files. */
 const CONFIRMATION_MS = 60_000;
-/** Max milliseconds of a timer. */
+/** Max milliseconds of a timer of Node. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
 /** Parts of the service that {@link keepScrubbing} needs. */
@@ -39,12 +39,12 @@ export interface ScrubContext {
  */
 export function keepScrubbing(context: ScrubContext, roundMs = ROUND_MS): () => Promise<void> {
   if (context.limits.scrubBytesPerSecond === 0) return () => Promise.resolve();
-  const ending = new AbortController();
+  const stopController = new AbortController();
   // Rejects only because of the abort.
-  const running = scrub(context, roundMs, ending.signal).catch(() => undefined);
+  const scrubbing = scrub(context, roundMs, stopController.signal).catch(() => undefined);
   return async () => {
-    ending.abort();
-    await running;
+    stopController.abort();
+    await scrubbing;
   };
 }
 
@@ -63,34 +63,35 @@ async function scrub(context: ScrubContext, roundMs: number, signal: AbortSignal
 /** Verifies every file once. */
 async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<void> {
   const { store, directory, storage, files, limits, logger } = context;
-  const pace = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
+  /** Waits as long as reading `bytes` may take. */
+  const waitForBytes = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
   const logDamage = ({ path, digest }: StoredFile, finding: string) =>
     logger.error("A stored file is damaged", { path: join(directory.root, path), finding, expected: digest });
   /** Missing files that may have been deleted meanwhile. */
   let missing: StoredFile[] = [];
-  let confirmedMs = -Infinity;
+  let lastConfirmationMs = -Infinity;
   const confirmMissing = async () => {
     const unconfirmed = missing;
     missing = [];
     for (const file of await stillReferenced(store, directory, unconfirmed)) logDamage(file, "the file is missing");
-    confirmedMs = performance.now();
+    lastConfirmationMs = performance.now();
   };
   const onDamagedRow = (error: Error) => logger.error("Stored files cannot be verified", { error: error.message });
   for await (const file of eachStoredFile(store, directory, { onDamagedRow })) {
     signal.throwIfAborted();
-    if (missing.length > 0 && performance.now() - confirmedMs >= CONFIRMATION_MS) await confirmMissing();
+    if (missing.length > 0 && performance.now() - lastConfirmationMs >= CONFIRMATION_MS) await confirmMissing();
     try {
-      await files.recheck(file, pace);
+      await files.recheck(file, waitForBytes);
     } catch (error) {
       signal.throwIfAborted();
       const isMissing = isMissingFile(error);
-      // The data directory has only some of the files.
+      // The data directory has copies of only some of the files in a storage.
       if (isMissing && storage.remote !== null && isInStorage(file)) continue;
       if (isMissing) missing.push(file);
-      // The check has logged the damage of files that it could read.
+      // `recheck` has logged the damage of files that it could read.
       else if (!WhetstoneError.isInstance(error)) logDamage(file, messageOf(error));
-      // No pause followed the last piece of a damaged file.
-      await pace(Math.min(file.digest?.size_bytes ?? 0, PIECE_BYTES));
+      // `recheck` throws before it waits for the last piece of a damaged file.
+      await waitForBytes(Math.min(file.digest?.size_bytes ?? 0, PIECE_BYTES));
     }
   }
   await confirmMissing();

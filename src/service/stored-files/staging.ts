@@ -8,8 +8,8 @@ import type { DataDirectory } from "../disk/data-directory.ts";
 import { remove } from "../disk/files.ts";
 import { lockFile } from "../store/connection.ts";
 
-/** Names of the directory and of the lock file of a backup. */
-const STAGING = /^(?<name>backup-[0-9a-f-]{36})(?:\.lock)?$/u;
+/** Names of the directory and of the lock file of a backup; `name` is the name of the directory. */
+const STAGING_NAME = /^(?<name>backup-[0-9a-f-]{36})(?:\.lock)?$/u;
 
 /** Directory of a running backup. */
 export interface Staging {
@@ -18,21 +18,24 @@ export interface Staging {
   readonly discard: () => Promise<void>;
 }
 
-/** Creates the name of a backup's directory, locked as long as this process runs. Removes what killed backups left. */
+/**
+ * Reserves the directory of a backup, which the caller creates: its lock is held until {@link Staging.discard}, or the end of the process.
+ * Removes the directories of killed backups.
+ */
 export async function openStaging({ temporary }: Pick<DataDirectory, "temporary">): Promise<Staging> {
   await mkdir(temporary, { recursive: true, mode: 0o700 });
   await removeDeadStaging({ temporary });
   for (;;) {
     const path = join(temporary, `backup-${randomUUID()}`);
-    const unlock = await lockFile(lockOf(path));
-    // Another process is checking whether this backup is alive.
+    const unlock = await lockFile(lockPath(path));
+    // Another process holds the lock for a moment, to check whether this backup is alive.
     if (unlock === null) continue;
     return {
       path,
       discard: async () => {
         await remove(path);
         unlock();
-        await remove(lockOf(path));
+        await remove(lockPath(path));
       },
     };
   }
@@ -40,22 +43,24 @@ export async function openStaging({ temporary }: Pick<DataDirectory, "temporary"
 
 /** Removes the directories of backups by ended processes. @returns the names in `tmp/` that running backups use. */
 export async function removeDeadStaging({ temporary }: Pick<DataDirectory, "temporary">): Promise<ReadonlySet<string>> {
-  const found = (await readdir(temporary).catch(() => [])).map((name) => STAGING.exec(name)?.groups?.["name"]);
+  const entries = await readdir(temporary).catch(() => []);
+  const names = entries.map((entry) => STAGING_NAME.exec(entry)?.groups?.["name"]).filter((name) => name !== undefined);
   const inUse = new Set<string>();
-  for (const name of new Set(found.filter((each) => each !== undefined))) {
+  for (const name of new Set(names)) {
     const path = join(temporary, name);
-    const unlock = await lockFile(lockOf(path));
+    const unlock = await lockFile(lockPath(path));
     if (unlock === null) {
       inUse.add(name).add(`${name}.lock`);
       continue;
     }
     await remove(path);
     unlock();
-    await remove(lockOf(path));
+    await remove(lockPath(path));
   }
   return inUse;
 }
 
-function lockOf(path: string): string {
+/** Returns the path of the lock file of a backup's directory. */
+function lockPath(path: string): string {
   return `${path}.lock`;
 }

@@ -1,3 +1,4 @@
+/** Access to stored files for the parts of the service: files are provided by the storage and verified before use. */
 import { closing } from "../disk/files.ts";
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -16,7 +17,7 @@ import type { ReadVerified } from "../disk/verifier.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { StoredFile } from "./inventory.ts";
 
-/** Options of `openCheckpoint` of {@link StoredFiles}. */
+/** Options of `openCheckpoint` and `useCheckpoint` of {@link StoredFiles}. */
 interface OpenOptions {
   /** Whether the optimizer state is needed. @default false */
   readonly withOptimizer?: boolean | undefined;
@@ -46,13 +47,14 @@ export interface StoredFilesContext {
 export function createStoredFiles({ store, directory, storage, logger }: StoredFilesContext) {
   const { verifier } = storage;
 
-  /** Provides files, all of them or those that `isNeeded` accepts by name, until the returned function is called. */
+  /** Provides the files that `isNeeded` accepts by name, until the returned function is called. */
   function provide(digests: Digests, subject: string, isNeeded: (name: string) => boolean = () => true): Promise<() => void> {
     const needed = Object.entries(digests).filter(([path]) => isNeeded(basename(path)));
     return storage.provide(Object.fromEntries(needed), (path) => `${subject} (${basename(path)})`);
   }
+
   /** Runs `use`. Converts `E_DATA` into `E_DATA_CORRUPTED`: the files belong to the service and are not the caller's data. */
-  async function attempt<T>(subject: string, path: string, use: () => Promise<T>): Promise<T> {
+  async function withStateErrors<T>(subject: string, path: string, use: () => Promise<T>): Promise<T> {
     try {
       return await use();
     } catch (cause) {
@@ -64,10 +66,12 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
       );
     }
   }
+
   /**
-   * Records and returns the digests of a checkpoint created before digests were recorded. Concurrent calls record the same values.
+   * Computes the digests of a checkpoint that was created before digests were recorded, and records them. Concurrent calls record the same
+   * values.
    */
-  async function record(row: CheckpointRow, path: string): Promise<Digests> {
+  async function recordDigests(row: CheckpointRow, path: string): Promise<Digests> {
     const digests = await digestDirectory(path, storedState(row));
     const recording = store
       .updateTable("checkpoints")
@@ -81,11 +85,13 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
     }
     return digests;
   }
+
   /** Opens a file in the data directory and reads it with verification. */
-  async function open(storedPath: string, digest: FileDigest, subject: string) {
+  async function openVerified(storedPath: string, digest: FileDigest, subject: string) {
     const file = await openRegularFile(join(directory.root, storedPath), directory.root);
     return { file, pieces: verifier.read(file, { root: directory.root, storedPath }, digest, subject) };
   }
+
   /**
    * Opens the verified files of a checkpoint. Records the digests of a checkpoint without recorded digests at its first use.
    *
@@ -104,15 +110,44 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
       logger.error("A stored directory is missing", { path });
       throw new DataCorruptedError(`${subject} is damaged: its files are missing. Restore them from a backup, or delete what needs them`);
     } else {
-      digests = await record(row, path);
+      digests = await recordDigests(row, path);
     }
-    const known = digests;
+    const recordedDigests = digests;
     const read: ReadVerified = (name, file) => {
       const place = { root: directory.root, storedPath: `${storedState(row)}/${name}` };
-      const digest = known[place.storedPath];
+      const digest = recordedDigests[place.storedPath];
       return digest === undefined ? piecesOf(file) : verifier.read(file, place, digest, `${subject} (${name})`);
     };
     return { path, read, release };
+  }
+
+  /** Provides artifact files until the returned function is called. */
+  function provideBlobs(artifact: ArtifactRow, files: readonly ArtifactFileRow[]): Promise<() => void> {
+    return provideContents(files.map((file) => ({ ...file, subject: subjectOf(artifact, file.path) })));
+  }
+
+  /** Provides contents until the returned function is called. */
+  function provideContents(contents: readonly (FileDigest & { readonly subject: string })[]): Promise<() => void> {
+    const digests = contents.map(({ sha256, size_bytes }) => [storedBlob(sha256), { sha256, size_bytes }] as const);
+    const subjects = new Map(contents.map(({ sha256, subject }) => [storedBlob(sha256), subject]));
+    return storage.provide(Object.fromEntries(digests), (path) => subjects.get(path) ?? path);
+  }
+
+  /**
+   * Opens a content, which is verified first, and again while it is read; see {@link Verifier.read}.
+   *
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming `subject`.
+   */
+  async function openContents({ sha256, size_bytes }: FileDigest, subject: string): Promise<Readable> {
+    const digest = { sha256, size_bytes };
+    const release = await provideContents([{ ...digest, subject }]);
+    try {
+      const { file, pieces } = await openVerified(storedBlob(sha256), digest, subject);
+      return Readable.from(pieces, { objectMode: false }).once("close", () => void file.close().finally(release));
+    } catch (error) {
+      release();
+      throw error;
+    }
   }
 
   return {
@@ -126,7 +161,7 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
     async useCheckpoint<T>(model: ModelRow, row: CheckpointRow, use: (path: string) => Promise<T>, options: OpenOptions = {}): Promise<T> {
       const { path, release } = await openCheckpoint(model, row, options);
       try {
-        return await attempt(`Checkpoint '${stepName(model, row.step)}'`, path, () => use(path));
+        return await withStateErrors(`Checkpoint '${stepName(model, row.step)}'`, path, () => use(path));
       } finally {
         release();
       }
@@ -135,11 +170,11 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
     async useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T> {
       const subject = `The progress of training job '${job.id}'`;
       const storedPath = storedProgress(job);
-      const ofProgress = Object.entries(digestsOfJob(job) ?? {}).filter(([path]) => path.startsWith(`${storedPath}/`));
-      const release = await provide(Object.fromEntries(ofProgress), subject);
+      const progressDigests = Object.entries(digestsOfJob(job) ?? {}).filter(([path]) => path.startsWith(`${storedPath}/`));
+      const release = await provide(Object.fromEntries(progressDigests), subject);
       const path = join(directory.root, storedPath);
       try {
-        return await attempt(subject, path, () => use(path));
+        return await withStateErrors(subject, path, () => use(path));
       } finally {
         release();
       }
@@ -180,7 +215,11 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
       return openContents(row, subjectOf(artifact, row.path));
     },
     openContents,
-    /** Calls `use` with the paths of verified contents, by digest. @throws DataCorruptedError `E_DATA_CORRUPTED` naming the subject of a content. */
+    /**
+     * Calls `use` with the paths of verified contents, by digest.
+     *
+     * @throws DataCorruptedError `E_DATA_CORRUPTED` naming the subject of a content.
+     */
     async useContents<T>(
       contents: readonly (FileDigest & { readonly subject: string })[],
       use: (paths: Readonly<Record<string, string>>) => Promise<T>,
@@ -201,39 +240,15 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
      */
     async recheck({ path, digest, subject }: StoredFile, onPiece: (bytes: number) => Promise<void>): Promise<void> {
       if (digest === null) return;
-      const { file, pieces } = await open(path, digest, `The file of ${subject}`);
+      const { file, pieces } = await openVerified(path, digest, `The file of ${subject}`);
       await closing(file, async () => {
         for await (const { byteLength } of pieces) await onPiece(byteLength);
       });
     },
   };
-
-  function provideBlobs(artifact: ArtifactRow, files: readonly ArtifactFileRow[]): Promise<() => void> {
-    return provideContents(files.map((file) => ({ ...file, subject: subjectOf(artifact, file.path) })));
-  }
-  function provideContents(contents: readonly (FileDigest & { readonly subject: string })[]): Promise<() => void> {
-    const digests = contents.map(({ sha256, size_bytes }) => [storedBlob(sha256), { sha256, size_bytes }] as const);
-    const subjects = new Map(contents.map(({ sha256, subject }) => [storedBlob(sha256), subject]));
-    return storage.provide(Object.fromEntries(digests), (path) => subjects.get(path) ?? path);
-  }
-  /**
-   * Opens a content, which is verified first, and again while it is read; see {@link Verifier.read}.
-   *
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming `subject`.
-   */
-  async function openContents({ sha256, size_bytes }: FileDigest, subject: string): Promise<Readable> {
-    const digest = { sha256, size_bytes };
-    const release = await provideContents([{ ...digest, subject }]);
-    try {
-      const { file, pieces } = await open(storedBlob(sha256), digest, subject);
-      return Readable.from(pieces, { objectMode: false }).once("close", () => void file.close().finally(release));
-    } catch (error) {
-      release();
-      throw error;
-    }
-  }
 }
 
+/** Returns the name of an artifact file for error messages. */
 function subjectOf(artifact: ArtifactRow, path: string): string {
   return `File '${path}' of artifact '${artifactUrl(artifact)}'`;
 }

@@ -33,17 +33,17 @@ export interface SweepContext<S = Storage> {
 export function keepSweeping(context: SweepContext): () => Promise<void> {
   const { storage, logger } = context;
   if (!(storage instanceof CachedStorage)) return () => Promise.resolve();
-  const ending = new AbortController();
+  const stopController = new AbortController();
   const round = () =>
-    sweepStorage({ ...context, storage }, { signal: ending.signal }).then(
+    sweepStorage({ ...context, storage }, { signal: stopController.signal }).then(
       () => undefined,
       (error: unknown) => {
-        if (!ending.signal.aborted) logFailure(logger, "The storage could not be compared with the database")(error);
+        if (!stopController.signal.aborted) logFailure(logger, "The storage could not be compared with the database")(error);
       },
     );
   const stop = repeatEvery(round, ROUND_MS);
   return () => {
-    ending.abort();
+    stopController.abort();
     return stop();
   };
 }
@@ -70,51 +70,52 @@ export async function sweepStorage(
   const { store, directory, storage, limits, logger } = context;
   const { remote } = storage;
   storage.watch();
-  const found = new Map<string, RemoteFile>();
-  for await (const file of remote.list("", signal)) found.set(storedFileKey(file), file);
+  /** Files in the storage without a row, by key; files with rows are removed from it below. */
+  const unmatched = new Map<string, RemoteFile>();
+  for await (const file of remote.list("", signal)) unmatched.set(storedFileKey(file), file);
   const suspects: StoredFile[] = [];
-  let isComplete = true;
+  let areRowsComplete = true;
   const onDamagedRow = (error: Error) => {
-    isComplete = false;
+    areRowsComplete = false;
     logger.error("Stored files cannot be verified", { error: error.message });
   };
   for await (const file of eachStoredFile(store, directory, { onDamagedRow })) {
     signal?.throwIfAborted();
     if (!isInStorage(file) || file.digest === null) continue;
     const key = storedFileKey({ path: file.path, digest: file.digest });
-    if (found.get(key)?.digest.size_bytes !== file.digest.size_bytes) suspects.push(file);
-    found.delete(key);
+    if (unmatched.get(key)?.digest.size_bytes !== file.digest.size_bytes) suspects.push(file);
+    unmatched.delete(key);
   }
-  const missing = await confirmed(context, suspects);
+  const missing = await confirmMissing(context, suspects);
   for (const { path, digest, subject } of missing)
     logger.error("A stored file is missing", { path, subject, expected: digest, storage: remote.url });
   const { maxQuarantineAgeMs } = limits;
   // A damaged row may have referenced any file.
-  if (!isComplete || maxQuarantineAgeMs === null) return { missing, removed: [] };
+  if (!areRowsComplete || maxQuarantineAgeMs === null) return { missing, removed: [] };
   const beforeMs = nowMs - Math.max(MIN_AGE_MS, maxQuarantineAgeMs);
   const removed: RemoteFile[] = [];
-  for (const file of found.values()) {
+  for (const file of unmatched.values()) {
     signal?.throwIfAborted();
     if (file.modifiedMs >= beforeMs) continue;
     const remove = async () => {
       if (await storage.removeLeftover(file)) removed.push(file);
     };
-    if (file.path === blobPath(file)) await unlessReferenced(store, file.digest.sha256, remove);
+    const isBlob = file.path === storedBlob(file.digest.sha256);
+    // An upload of equal contents may be about to commit a row for the blob.
+    if (isBlob) await unlessReferenced(store, file.digest.sha256, remove);
     else await remove();
   }
-  const uploads = await remote.abandonUploads(beforeMs);
-  if (removed.length + uploads > 0)
-    logger.info("Files that the database does not mention were removed from the storage", { files: removed.length, uploads });
+  const abandonedUploads = await remote.abandonUploads(beforeMs);
+  if (removed.length + abandonedUploads > 0)
+    logger.info("Files that the database does not mention were removed from the storage", {
+      files: removed.length,
+      uploads: abandonedUploads,
+    });
   return { missing, removed };
 }
 
-/** Returns the path of a file if it is a blob. */
-function blobPath({ digest }: RemoteFile): string {
-  return storedBlob(digest.sha256);
-}
-
-/** Returns the files that are missing indeed: a file may have been stored or deleted since the storage was listed. */
-async function confirmed(
+/** Returns the suspects that are missing: a suspect may have been stored or deleted since the storage was listed. */
+async function confirmMissing(
   { store, directory, storage }: SweepContext<CachedStorage>,
   suspects: readonly StoredFile[],
 ): Promise<StoredFile[]> {

@@ -1,3 +1,4 @@
+/** Verification of a data directory or a backup, for the command `whetstone verify`. */
 import { lstat, mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -42,6 +43,7 @@ export interface Verification {
   readonly unreferenced: readonly string[];
 }
 
+/** State of a file: `unknown` is a file without a recorded digest. */
 type State = "intact" | "missing" | "damaged" | "unknown";
 
 /**
@@ -66,19 +68,22 @@ export async function verifyDataDirectory(root: string, { storage, database = nu
   return records.withStore((store) => verifyStored(directory, { store, isSqlite: url === null, storage }));
 }
 
-interface Verified extends RemoteOptions {
+/** Records to verify the files of. */
+interface VerifiedRecords extends RemoteOptions {
   readonly store: Store;
+  /** Whether the records are in a SQLite file, as they are in every backup. */
   readonly isSqlite: boolean;
 }
 
-async function verifyStored(directory: DataDirectory, { store, isSqlite, storage }: Verified): Promise<Verification> {
+/** Compares the files with the records. */
+async function verifyStored(directory: DataDirectory, { store, isSqlite, storage }: VerifiedRecords): Promise<Verification> {
   const startedMs = performance.now();
   const remote = await recordedRemote(store, storage);
   const reader = remote === null ? folderReader(directory) : remoteReader(directory, remote);
   try {
-    const stored = await reader.list();
-    const listed = isSqlite ? await manifestFiles(store, directory.root) : null;
-    const files = withListed(await storedFiles(store, directory), listed);
+    const existingPaths = await reader.list();
+    const manifest = isSqlite ? await readListedFiles(store, directory.root) : null;
+    const files = addManifestFiles(await storedFiles(store, directory), manifest);
     const states = new Map<string, State>();
     let bytes = 0;
     for (const file of files.values()) {
@@ -86,12 +91,13 @@ async function verifyStored(directory: DataDirectory, { store, isSqlite, storage
       bytes += file.digest?.size_bytes ?? 0;
     }
     // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
-    const laterFiles = withListed(await storedFiles(store, directory), listed);
+    const laterFiles = addManifestFiles(await storedFiles(store, directory), manifest);
     const findings: Record<State, FileFinding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
     for (const [storedPath, state] of states) {
       const file = laterFiles.get(storedPath);
       if (file === undefined || state === "intact") continue;
-      findings[state === "unknown" ? state : await stateOf(reader, file)].push({ path: storedPath, subject: file.subject });
+      const confirmedState = state === "unknown" ? state : await stateOf(reader, file);
+      findings[confirmedState].push({ path: storedPath, subject: file.subject });
     }
     return {
       data_dir: directory.root,
@@ -101,7 +107,7 @@ async function verifyStored(directory: DataDirectory, { store, isSqlite, storage
       missing: findings.missing,
       damaged: findings.damaged,
       unknown: findings.unknown,
-      unreferenced: [...new Set(stored)].filter((storedPath) => !files.has(storedPath) && !laterFiles.has(storedPath)).toSorted(),
+      unreferenced: [...new Set(existingPaths)].filter((storedPath) => !files.has(storedPath) && !laterFiles.has(storedPath)).toSorted(),
     };
   } finally {
     await remote?.close();
@@ -109,19 +115,21 @@ async function verifyStored(directory: DataDirectory, { store, isSqlite, storage
 }
 
 /** Files listed by the manifest of a backup. */
-interface Listed {
+interface ListedFiles {
   readonly files: Digests;
   /** State of the manifest itself. */
   readonly state: State;
 }
 
 /** Reads the manifest of a backup; null for a data directory. */
-async function manifestFiles(store: Store, root: string): Promise<Listed | null> {
+async function readListedFiles(store: Store, root: string): Promise<ListedFiles | null> {
   try {
     return { files: await readManifest(root), state: "intact" };
   } catch {
-    const isThere = (await lstat(join(root, MANIFEST)).catch(() => null)) !== null;
-    return isThere || (await isSnapshot(store)) ? { files: {}, state: isThere ? "damaged" : "missing" } : null;
+    const hasManifest = (await lstat(join(root, MANIFEST)).catch(() => null)) !== null;
+    if (hasManifest) return { files: {}, state: "damaged" };
+    // The database of a backup says that it belongs to one.
+    return (await isSnapshot(store)) ? { files: {}, state: "missing" } : null;
   }
 }
 
@@ -129,13 +137,13 @@ async function manifestFiles(store: Store, root: string): Promise<Listed | null>
  * Adds the files that only a manifest lists, such as the database and the key. A referenced file that the manifest lacks, or lists with
  * another digest, makes the manifest a damaged file.
  */
-function withListed(files: Map<string, StoredFile>, listed: Listed | null): Map<string, CheckedFile> {
-  if (listed === null) return files;
+function addManifestFiles(files: Map<string, StoredFile>, manifest: ListedFiles | null): Map<string, CheckedFile> {
+  if (manifest === null) return files;
   const isListed = ({ path, digest }: StoredFile) =>
-    Object.hasOwn(listed.files, path) && (digest === null || digest.sha256 === listed.files[path]?.sha256);
-  const state = listed.state === "intact" && ![...files.values()].every(isListed) ? "damaged" : listed.state;
+    Object.hasOwn(manifest.files, path) && (digest === null || digest.sha256 === manifest.files[path]?.sha256);
+  const state = manifest.state === "intact" && ![...files.values()].every(isListed) ? "damaged" : manifest.state;
   const subject = "the backup";
-  const added = Object.entries(listed.files).map(([path, digest]) => [path, { path, digest, subject }] as const);
+  const added = Object.entries(manifest.files).map(([path, digest]) => [path, { path, digest, subject }] as const);
   return new Map<string, CheckedFile>([...added, ...files, [MANIFEST, { path: MANIFEST, digest: null, subject, state }]]);
 }
 
@@ -157,6 +165,7 @@ interface Reader {
   readonly stateOf: (file: StoredFile) => Promise<State>;
 }
 
+/** Creates a reader of the data directory. */
 function folderReader(directory: DataDirectory): Reader {
   return { list: () => filesOnDisk(directory), stateOf: (file) => stateOnDisk(directory.root, file) };
 }

@@ -15,9 +15,9 @@ import { PART_BYTES, upload } from "./upload.ts";
 import { elementOf, elementsOf } from "./xml.ts";
 
 /** Key of the object that identifies a storage. */
-const MARK = "whetstone.json";
-/** Start of the key of the object that the check of a storage writes and deletes. */
-const PROBE = "whetstone-probe-";
+const MARK_KEY = "whetstone.json";
+/** Prefix of the key of the object that {@link S3Bucket.probe} writes and deletes. */
+const PROBE_PREFIX = "whetstone-probe-";
 /** Files per answer of a list; servers send at most 1000. */
 const PAGE_SIZE = 1000;
 /** Key of a stored file, without the prefix. */
@@ -60,9 +60,9 @@ export class S3Bucket implements Remote {
 
   async *list(path = "", signal?: AbortSignal, pageSize = PAGE_SIZE): AsyncGenerator<RemoteFile, void> {
     const prefix = this.#prefixed(path === "" ? "" : `${path}/`);
-    for (let last: string | null = ""; last !== null;) {
-      // The first version of the list: unlike the tokens of the second one, a key continues the list in every implementation.
-      const after = last === "" ? {} : { marker: last };
+    // Version 1 of the list: every implementation continues it after a key (`marker`), unlike the tokens of version 2.
+    for (let marker: string | null = ""; marker !== null;) {
+      const after = marker === "" ? {} : { marker };
       const page: string = await this.#bucketText({ prefix, "max-keys": String(pageSize), ...after }, signal);
       const entries = elementsOf(page, "Contents").map((entry) => ({ entry, key: elementOf(entry, "Key") ?? "" }));
       for (const { entry, key } of entries) {
@@ -71,7 +71,8 @@ export class S3Bucket implements Remote {
         const modifiedMs = Date.parse(elementOf(entry, "LastModified") ?? "");
         yield { path: file, digest: { sha256, size_bytes: Number(elementOf(entry, "Size")) }, modifiedMs };
       }
-      last = elementOf(page, "IsTruncated") === "true" ? (entries.at(-1)?.key ?? null) : null;
+      const isTruncated = elementOf(page, "IsTruncated") === "true";
+      marker = isTruncated ? (entries.at(-1)?.key ?? null) : null;
     }
   }
 
@@ -84,8 +85,10 @@ export class S3Bucket implements Remote {
     const page = await this.#bucketText({ uploads: "", prefix: this.#prefixed("") }).catch(() => "");
     let count = 0;
     for (const entry of elementsOf(page, "Upload")) {
-      const [key, uploadId] = [elementOf(entry, "Key") ?? "", elementOf(entry, "UploadId") ?? ""];
-      if (!FILE_KEY.test(this.#withoutPrefix(key)) || !(Date.parse(elementOf(entry, "Initiated") ?? "") < beforeMs)) continue;
+      const key = elementOf(entry, "Key") ?? "";
+      const uploadId = elementOf(entry, "UploadId") ?? "";
+      const isOld = Date.parse(elementOf(entry, "Initiated") ?? "") < beforeMs;
+      if (!FILE_KEY.test(this.#withoutPrefix(key)) || !isOld) continue;
       await this.#requests.send({ method: "DELETE", key, query: { uploadId } }).then((answer) => answer?.body.dump());
       count++;
     }
@@ -93,7 +96,7 @@ export class S3Bucket implements Remote {
   }
 
   async probe(): Promise<void> {
-    const key = this.#prefixed(`${PROBE}${randomUUID()}`);
+    const key = this.#prefixed(`${PROBE_PREFIX}${randomUUID()}`);
     const body = Buffer.from(key);
     await this.#put(key, body);
     const found = await this.#requests.text({ method: "GET", key });
@@ -102,39 +105,44 @@ export class S3Bucket implements Remote {
   }
 
   readMark(): Promise<string | null> {
-    return this.#requests.text({ method: "GET", key: this.#prefixed(MARK) });
+    return this.#requests.text({ method: "GET", key: this.#prefixed(MARK_KEY) });
   }
 
   writeMark(text: string): Promise<void> {
-    return this.#put(this.#prefixed(MARK), Buffer.from(text));
+    return this.#put(this.#prefixed(MARK_KEY), Buffer.from(text));
   }
 
   close(): Promise<void> {
     return this.#requests.close();
   }
 
+  /** Writes an object. */
   async #put(key: string, body: Uint8Array): Promise<void> {
     await (await this.#requests.send({ method: "PUT", key, body }))?.body.dump();
   }
 
+  /** Deletes an object, if it exists. */
   async #remove(key: string, signal?: AbortSignal): Promise<void> {
     await (await this.#requests.send({ method: "DELETE", key, signal }))?.body.dump();
   }
 
-  /** Returns the text of a list; empty for a server without it. */
+  /** Returns the answer of a request for a list of the bucket; empty for a server without this list. */
   async #bucketText(query: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<string> {
     return (await this.#requests.text({ method: "GET", key: "", query, signal })) ?? "";
   }
 
+  /** Returns the key of a file. */
   #keyOf(path: string, { sha256 }: FileDigest): string {
     return this.#prefixed(`${path}/${sha256}`);
   }
 
+  /** Adds the prefix of the location to a key. */
   #prefixed(key: string): string {
     const { prefix } = this.#location;
     return prefix === "" ? key : `${prefix}/${key}`;
   }
 
+  /** Removes the prefix of the location from a key of the bucket. */
   #withoutPrefix(key: string): string {
     return key.slice(this.#prefixed("").length);
   }

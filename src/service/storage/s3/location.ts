@@ -3,9 +3,10 @@ import { ConfigError } from "../../../base/errors.ts";
 
 /** Region without a setting; also accepted by most servers that have no regions. */
 const DEFAULT_REGION = "us-east-1";
-/** Characters of a prefix that S3 needs no encoding for in any client. */
-const PREFIX = /^[\w!.*'()-]+(?:\/[\w!.*'()-]+)*$/u;
-const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/u;
+/** Prefixes of characters that no client of S3 encodes. */
+const PREFIX_PATTERN = /^[\w!.*'()-]+(?:\/[\w!.*'()-]+)*$/u;
+/** Names of buckets. */
+const BUCKET_PATTERN = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/u;
 
 /** Credentials of an S3 server. */
 export interface S3Credentials {
@@ -27,6 +28,7 @@ export interface S3Location {
   readonly url: string;
 }
 
+/** Environment variables by name. */
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
@@ -39,19 +41,19 @@ type Environment = Readonly<Record<string, string | undefined>>;
  */
 export function parseS3Location(url: string, environment: Environment): S3Location {
   const parsed = URL.canParse(url) ? new URL(url) : null;
-  if (parsed === null || parsed.protocol !== "s3:" || !BUCKET.test(parsed.hostname) || parsed.port !== "" || parsed.hash !== "")
+  if (parsed === null || parsed.protocol !== "s3:" || !BUCKET_PATTERN.test(parsed.hostname) || parsed.port !== "" || parsed.hash !== "")
     throw locationError(`got '${withoutCredentials(url)}'`);
   if (parsed.username !== "" || parsed.password !== "")
     throw locationError("got a URL with credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead");
   const prefix = parsed.pathname.replace(/^\/|\/$/gu, "");
-  if (prefix !== "" && (!PREFIX.test(prefix) || prefix.split("/").some((part) => /^\.+$/u.test(part))))
+  if (prefix !== "" && (!PREFIX_PATTERN.test(prefix) || prefix.split("/").some((part) => /^\.+$/u.test(part))))
     throw locationError(`got the prefix '${prefix}'. Use letters, digits and the characters ! - _ . * ' ( ) between single slashes`);
   for (const name of parsed.searchParams.keys())
     if (name !== "endpoint" && name !== "region") throw locationError(`got the parameter '${name}'`);
   const region = firstOf(parsed.searchParams.get("region"), environment["AWS_REGION"], environment["AWS_DEFAULT_REGION"]) ?? DEFAULT_REGION;
-  const given = firstOf(parsed.searchParams.get("endpoint"), environment["AWS_ENDPOINT_URL_S3"]);
-  const endpoint = given === undefined ? `https://s3.${region}.amazonaws.com` : requireEndpoint(given);
-  const query = new URLSearchParams({ ...(given === undefined ? {} : { endpoint }), region });
+  const configuredEndpoint = firstOf(parsed.searchParams.get("endpoint"), environment["AWS_ENDPOINT_URL_S3"]);
+  const endpoint = configuredEndpoint === undefined ? `https://s3.${region}.amazonaws.com` : requireEndpoint(configuredEndpoint);
+  const query = new URLSearchParams({ ...(configuredEndpoint === undefined ? {} : { endpoint }), region });
   return {
     bucket: parsed.hostname,
     prefix,
@@ -67,6 +69,7 @@ function firstOf(...values: readonly (string | null | undefined)[]): string | un
   return values.find((value) => value !== null && value !== undefined && value !== "") ?? undefined;
 }
 
+/** Returns the URL of a server without slashes at its end. @throws ConfigError `E_CONFIG` for any other text. */
 function requireEndpoint(text: string): string {
   const parsed = URL.canParse(text) ? new URL(text) : null;
   if (parsed !== null && /^https?:$/u.test(parsed.protocol) && parsed.username === "" && parsed.search === "" && parsed.hash === "")
@@ -74,10 +77,11 @@ function requireEndpoint(text: string): string {
   throw locationError(`got the endpoint '${withoutCredentials(text)}'. Use the URL of the server, such as https://minio.example.org:9000`);
 }
 
+/** Reads the credentials. @throws ConfigError `E_CONFIG` without an access key. */
 function credentialsOf(environment: Environment): S3Credentials {
-  const [accessKeyId, secretAccessKey, sessionToken] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"].map((name) =>
-    firstOf(environment[name]),
-  );
+  const accessKeyId = firstOf(environment["AWS_ACCESS_KEY_ID"]);
+  const secretAccessKey = firstOf(environment["AWS_SECRET_ACCESS_KEY"]);
+  const sessionToken = firstOf(environment["AWS_SESSION_TOKEN"]);
   if (accessKeyId !== undefined && secretAccessKey !== undefined) return { accessKeyId, secretAccessKey, sessionToken };
   throw new ConfigError(
     `Expected the credentials of the storage in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and for temporary ones in AWS_SESSION_TOKEN; ${accessKeyId === undefined ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY"} is not set`,
@@ -85,6 +89,7 @@ function credentialsOf(environment: Environment): S3Credentials {
   );
 }
 
+/** Returns a URL for an error message, shortened. */
 function withoutCredentials(url: string): string {
   return url.replace(/\/\/[^/@]*@/u, "//…@").slice(0, 200);
 }

@@ -12,7 +12,7 @@ import { elementOf } from "./xml.ts";
 
 /** SHA-256 of an empty body. */
 const EMPTY_SHA256 = createHash("sha256").digest("hex");
-/** Codes of errors that S3 sends with a status that is not transient otherwise. */
+/** Error codes of transient failures, which S3 may send with a status that is otherwise permanent. */
 const TRANSIENT_CODES = ["RequestTimeout", "SlowDown", "InternalError", "OperationAborted", "ServiceUnavailable"];
 /** Max bytes of an answer that is read as text: a page of a list is below 1 MB. */
 const MAX_TEXT_BYTES = 16 * 1024 * 1024;
@@ -21,7 +21,7 @@ const MAX_TEXT_BYTES = 16 * 1024 * 1024;
 export interface RequestLimits {
   /** Attempts per request. @default 5 */
   readonly attempts: number;
-  /** First wait before a repetition, in milliseconds; doubled with each, up to 8 s. @default 250 */
+  /** Milliseconds before the first repetition, doubled for each further one, up to 8 s. @default 250 */
   readonly backoffMs: number;
   /** Milliseconds to connect. @default 10 000 */
   readonly connectMs: number;
@@ -82,45 +82,45 @@ export class S3Requests {
    * @throws StorageError `E_UNAVAILABLE` after the last attempt, and for a status that a repetition cannot change.
    * @throws the signal's reason.
    */
-  async send(given: S3Request): Promise<S3Answer | null> {
+  async send(s3Request: S3Request): Promise<S3Answer | null> {
     for (let attempt = 0; ; attempt++) {
-      given.signal?.throwIfAborted();
+      s3Request.signal?.throwIfAborted();
       let failure: StorageError;
       let isTransient: boolean;
       try {
-        const answer = await this.#sendOnce(given);
+        const answer = await this.#sendOnce(s3Request);
         if (answer.status < 300) return answer;
         const text = await answer.body.text().catch(() => "");
         const code = elementOf(text, "Code") ?? "";
         if (answer.status === 404 && code !== "NoSuchBucket") return null;
-        failure = this.#refusalOf(given, answer.status, code, elementOf(text, "Message") ?? "");
+        failure = this.#refusalOf(s3Request, answer.status, code, elementOf(text, "Message") ?? "");
         isTransient = isRetryableStatus(answer.status) || TRANSIENT_CODES.includes(code);
       } catch (cause) {
-        given.signal?.throwIfAborted();
+        s3Request.signal?.throwIfAborted();
         failure = this.failureOf(cause);
         isTransient = isRetryable(cause);
       }
       if (!isTransient || attempt + 1 >= this.#limits.attempts) throw failure;
-      await this.pause(attempt, given.signal);
+      await this.pause(attempt, s3Request.signal);
     }
   }
 
   /** Sends a request and returns the text of the answer; null if the object does not exist. */
-  async text(given: S3Request): Promise<string | null> {
+  async text(s3Request: S3Request): Promise<string | null> {
     for (let attempt = 0; ; attempt++) {
-      const answer = await this.send(given);
+      const answer = await this.send(s3Request);
       if (answer === null) return null;
       try {
         return await textOf(answer);
       } catch (cause) {
-        given.signal?.throwIfAborted();
+        s3Request.signal?.throwIfAborted();
         if (attempt + 1 >= this.#limits.attempts) throw this.failureOf(cause);
-        await this.pause(attempt, given.signal);
+        await this.pause(attempt, s3Request.signal);
       }
     }
   }
 
-  /** Waits before a repetition. */
+  /** Waits before a repetition. `attempt` counts the earlier failures from 0. */
   pause(attempt: number, signal?: AbortSignal): Promise<void> {
     return delay(backoffMs(attempt, { baseMs: this.#limits.backoffMs }), { signal });
   }
@@ -134,10 +134,12 @@ export class S3Requests {
     return this.#agent.destroy();
   }
 
+  /** Bucket and server, for error messages. */
   get #name(): string {
     return `s3://${this.#location.bucket} at ${this.#location.endpoint}`;
   }
 
+  /** Signs and sends a request. */
   async #sendOnce({ method, key, query = {}, headers = {}, body, sha256, signal }: S3Request): Promise<S3Answer> {
     const { bucket, endpoint, region, credentials } = this.#location;
     const path = [bucket, ...(key === "" ? [] : key.split("/"))].map(encodeURIComponent).join("/");
@@ -165,6 +167,7 @@ export class S3Requests {
     return { status: statusCode, headers: answer.headers, body: answer.body };
   }
 
+  /** Returns the error for an answer with a status of 300 or more. */
   #refusalOf({ method }: S3Request, status: number, code: string, message: string): StorageError {
     const reason = [code, message].filter((text) => text !== "").join(": ") || "no reason given";
     return new StorageError(`The storage ${this.#name} answered ${method} with ${status} (${reason})`, { status });

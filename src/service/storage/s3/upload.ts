@@ -16,7 +16,7 @@ const MAX_PARTS = 10_000;
 /** Max parts in memory at one time. */
 const PARTS_AT_ONCE = 4;
 
-/** File to upload. */
+/** File to upload, and the object that it becomes. */
 interface Upload {
   readonly key: string;
   /** Path of the file. */
@@ -32,14 +32,16 @@ interface Upload {
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that differs from its digest.
  * @throws StorageError `E_UNAVAILABLE` if the storage does not accept it.
  */
-export async function upload(requests: S3Requests, given: Upload): Promise<void> {
-  await closing(await open(given.source, "r"), async (file) => {
-    if (given.digest.size_bytes <= given.partBytes) await putWhole(requests, file, given);
-    else await putParts(requests, file, given);
+export async function upload(requests: S3Requests, uploaded: Upload): Promise<void> {
+  await closing(await open(uploaded.source, "r"), async (file) => {
+    if (uploaded.digest.size_bytes <= uploaded.partBytes) await putWhole(requests, file, uploaded);
+    else await putParts(requests, file, uploaded);
   });
 }
 
+/** Uploads a file in one request. */
 async function putWhole(requests: S3Requests, file: FileHandle, { key, source, digest, signal }: Upload): Promise<void> {
+  // One byte more than expected, so that a longer file differs from its digest.
   const body = await readPart(file, 0, digest.size_bytes + 1);
   const sha256 = createHash("sha256").update(body).digest("hex");
   if (sha256 !== digest.sha256) throw differsError(source);
@@ -47,19 +49,25 @@ async function putWhole(requests: S3Requests, file: FileHandle, { key, source, d
   await answer?.body.dump();
 }
 
-async function putParts(requests: S3Requests, file: FileHandle, given: Upload): Promise<void> {
-  const { key, signal } = given;
+/** Uploads a file in parts. After an error, the parts are removed. */
+async function putParts(requests: S3Requests, file: FileHandle, uploaded: Upload): Promise<void> {
+  const { key, signal } = uploaded;
   const begun = await requests.text({ method: "POST", key, query: { uploads: "" }, signal });
   const uploadId = elementOf(begun ?? "", "UploadId");
   if (uploadId === null) throw new StorageError("The storage did not begin an upload in parts: its answer has no UploadId");
   try {
-    const tags = await sendParts(requests, file, { ...given, uploadId });
+    const tags = await sendParts(requests, file, { ...uploaded, uploadId });
     const parts = tags.map((tag, index) => `<Part><PartNumber>${index + 1}</PartNumber><ETag>${tag}</ETag></Part>`);
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join("")}</CompleteMultipartUpload>`);
     const answer = await requests.text({ method: "POST", key, query: { uploadId }, body, signal });
-    // A failure after the headers were sent has the status 200. Without an upload, an earlier attempt may have completed it.
-    const code = answer === null ? ((await exists(requests, key)) ? null : "NoSuchUpload") : elementOf(answer, "Code");
-    if (code !== null) throw new StorageError(`The storage did not complete an upload in parts: ${code}`);
+    if (answer === null) {
+      // The upload does not exist: an earlier attempt, the answer of which was lost, may have completed it.
+      if (!(await exists(requests, key))) throw incompleteError("NoSuchUpload");
+      return;
+    }
+    // A failure after the headers were sent has the status 200.
+    const code = elementOf(answer, "Code");
+    if (code !== null) throw incompleteError(code);
   } catch (error) {
     await requests.send({ method: "DELETE", key, query: { uploadId } }).then(
       (answer) => answer?.body.dump(),
@@ -69,6 +77,12 @@ async function putParts(requests: S3Requests, file: FileHandle, given: Upload): 
   }
 }
 
+/** Returns the error of an upload in parts that the storage rejected at its end. */
+function incompleteError(code: string): StorageError {
+  return new StorageError(`The storage did not complete an upload in parts: ${code}`);
+}
+
+/** Whether an object exists, by a request for its first byte. */
 async function exists(requests: S3Requests, key: string): Promise<boolean> {
   const answer = await requests.send({ method: "GET", key, headers: { range: "bytes=0-0" } });
   await answer?.body.dump();
@@ -76,14 +90,14 @@ async function exists(requests: S3Requests, key: string): Promise<boolean> {
 }
 
 /** Sends the parts of a file, several at the same time. @returns their tags, escaped for XML. */
-async function sendParts(requests: S3Requests, file: FileHandle, given: Upload & { readonly uploadId: string }): Promise<string[]> {
-  const { key, source, digest, uploadId } = given;
-  const partBytes = Math.max(given.partBytes, Math.ceil(digest.size_bytes / MAX_PARTS));
-  const failing = new AbortController();
-  const signal = given.signal === undefined ? failing.signal : AbortSignal.any([given.signal, failing.signal]);
+async function sendParts(requests: S3Requests, file: FileHandle, uploaded: Upload & { readonly uploadId: string }): Promise<string[]> {
+  const { key, source, digest, uploadId } = uploaded;
+  const partBytes = Math.max(uploaded.partBytes, Math.ceil(digest.size_bytes / MAX_PARTS));
+  const firstFailure = new AbortController();
+  const signal = uploaded.signal === undefined ? firstFailure.signal : AbortSignal.any([uploaded.signal, firstFailure.signal]);
   const queue = new PQueue({ concurrency: PARTS_AT_ONCE });
   const tags: string[] = [];
-  const whole = createHash("sha256");
+  const fileHash = createHash("sha256");
   const send = async (index: number, body: Buffer) => {
     const answer = await requests.send({ method: "PUT", key, query: { partNumber: String(index + 1), uploadId }, body, signal });
     await answer?.body.dump();
@@ -91,18 +105,19 @@ async function sendParts(requests: S3Requests, file: FileHandle, given: Upload &
     if (typeof tag !== "string") throw new StorageError("The storage accepted a part of an upload without an ETag");
     tags[index] = tag.replaceAll('"', "&quot;");
   };
-  const sent: Promise<void>[] = [];
+  const partUploads: Promise<void>[] = [];
   for (let position = 0, index = 0; position < digest.size_bytes; position += partBytes, index++) {
+    // Waits until no read part is queued, which bounds the parts in memory.
     await queue.onSizeLessThan(1);
     if (signal.aborted) break;
     const body = await readPart(file, position, Math.min(partBytes, digest.size_bytes - position));
-    whole.update(body);
-    sent.push(queue.add(() => send(index, body)));
-    sent.at(-1)?.catch((error: unknown) => failing.abort(error));
+    fileHash.update(body);
+    partUploads.push(queue.add(() => send(index, body)));
+    partUploads.at(-1)?.catch((error: unknown) => firstFailure.abort(error));
   }
-  await Promise.allSettled(sent);
+  await Promise.allSettled(partUploads);
   signal.throwIfAborted();
-  if (whole.digest("hex") !== digest.sha256) throw differsError(source);
+  if (fileHash.digest("hex") !== digest.sha256) throw differsError(source);
   return tags;
 }
 
@@ -118,6 +133,7 @@ async function readPart(file: FileHandle, position: number, length: number): Pro
   return buffer.subarray(0, size);
 }
 
+/** Returns the error of a file that differs from its digest. */
 function differsError(source: string): DataCorruptedError {
   return new DataCorruptedError(`A file changed before it was stored: the bytes of '${source}' differ from its digest. Repeat the request`);
 }
