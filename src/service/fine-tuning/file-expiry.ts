@@ -1,8 +1,7 @@
 /** Deletion of expired files of the fine-tuning interface. */
-import { WhetstoneError } from "../../base/errors.ts";
 import { logFailure } from "../common/logger.ts";
 import { repeatEvery } from "../common/repeat.ts";
-import { deleteArtifact, type DeletionContext } from "../history/deletion.ts";
+import { deleteArtifact, tryDelete, type DeletionContext } from "../history/deletion.ts";
 import { expiredFiles } from "../store/files.ts";
 
 /** Milliseconds between two cleanups. Requests do not see expired files in the meantime. */
@@ -15,13 +14,7 @@ const CLEANUP_MS = 60_000;
  */
 export function startFileExpiry(context: DeletionContext): () => Promise<void> {
   const cleanUp = async (): Promise<void> => {
-    for (const artifactId of await expiredFiles(context.store)) {
-      await deleteArtifact(context, artifactId).catch((error: unknown) => {
-        // A job reads the file, or a request has just deleted it.
-        const isExpected = WhetstoneError.isInstance(error) && (error.code === "E_CONFLICT" || error.code === "E_NOT_FOUND");
-        if (!isExpected) throw error;
-      });
-    }
+    for (const artifactId of await expiredFiles(context.store)) await tryDelete(() => deleteArtifact(context, artifactId));
   };
   return repeatEvery(() => cleanUp().catch(logFailure(context.logger, "Expired files could not be deleted")), CLEANUP_MS);
 }

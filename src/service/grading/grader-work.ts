@@ -4,8 +4,10 @@ import { checkLengths, textSimilarity } from "../../graders/metrics/text-similar
 import type { TaskThread, WorkPool } from "../work/pool.ts";
 import type { GraderTasks } from "./tasks.ts";
 
-/** Max sum and max product of the lengths of texts that are compared on the serving thread, which takes a few milliseconds. */
-const [MAX_SMALL_SUM, MAX_SMALL_PRODUCT] = [16_384, 2 ** 20];
+/** Max sum of the lengths of two texts that are compared on the serving thread. */
+const MAX_SMALL_SUM = 16_384;
+/** Max product of the lengths of such texts; at both limits, a comparison takes a few milliseconds. */
+const MAX_SMALL_PRODUCT = 2 ** 20;
 
 /** Computation of text metrics on the thread that fits the texts. */
 export class GraderWork {
@@ -15,10 +17,10 @@ export class GraderWork {
     this.#pool = pool;
   }
 
-  /** Computes a metric; see `textSimilarity`. */
+  /** Computes a metric of a text compared with a reference; see `textSimilarity`. */
   readonly similarity: Similarity = async (metric, [text, reference], signal) => {
-    if (text.length + reference.length <= MAX_SMALL_SUM && text.length * reference.length <= MAX_SMALL_PRODUCT)
-      return textSimilarity(metric, text, reference);
+    const isSmall = text.length + reference.length <= MAX_SMALL_SUM && text.length * reference.length <= MAX_SMALL_PRODUCT;
+    if (isSmall) return textSimilarity(metric, text, reference);
     // Checked here, because the error of a work thread would not be a GraderError.
     checkLengths(metric, text, reference);
     const run = (thread: TaskThread<GraderTasks>) => thread.run("textSimilarity", { metric, text, reference }, { signal });

@@ -1,11 +1,11 @@
+/** Hourly deletion of objects that are older than the limits of the service. */
 import { logFailure } from "../common/logger.ts";
 import { repeatEvery } from "../common/repeat.ts";
-import { WhetstoneError } from "../../base/errors.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
 import { deleteOldQuarantines } from "../disk/quarantine.ts";
 import type { ServiceLimits } from "../common/limits.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
-import { deleteArtifact, deleteJob, type DeletionContext } from "./deletion.ts";
+import { deleteArtifact, deleteJob, tryDelete, type DeletionContext } from "./deletion.ts";
 
 /** Milliseconds between two cleanups. */
 const CLEANUP_MS = 60 * 60_000;
@@ -34,6 +34,7 @@ export function startAgeCleanup(context: AgesContext): () => Promise<void> {
   };
 }
 
+/** Runs one cleanup. It ends early once the service closes. */
 async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise<void> {
   const { store, directory, limits, logger } = context;
   if (limits.maxQuarantineAgeMs !== null) {
@@ -42,23 +43,23 @@ async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise
   }
   const deleted = { jobs: 0, artifacts: 0 };
   if (limits.maxJobAgeMs !== null) {
-    const old = store
+    const oldJobs = store
       .selectFrom("jobs")
       .select("id")
       .where("status", "not in", LIVE_STATUSES)
       .where("training_end", "<", timeBefore(limits.maxJobAgeMs));
-    for (const { id } of await old.orderBy("seq").execute()) {
+    for (const { id } of await oldJobs.orderBy("seq").execute()) {
       if (isClosed()) return;
       if (await tryDelete(() => deleteJob(context, id))) deleted.jobs++;
     }
   }
   if (limits.maxArtifactAgeMs !== null) {
-    const old = store
+    const oldArtifacts = store
       .selectFrom("artifacts")
       .select("id")
       .where("state", "!=", "deleted")
       .where("created_at", "<", timeBefore(limits.maxArtifactAgeMs));
-    for (const { id } of await old.orderBy("created_at").execute()) {
+    for (const { id } of await oldArtifacts.orderBy("created_at").execute()) {
       if (isClosed()) return;
       if (await tryDelete(() => deleteArtifact(context, id))) deleted.artifacts++;
     }
@@ -66,18 +67,7 @@ async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise
   if (deleted.jobs + deleted.artifacts > 0) logger.info("Old jobs and artifacts were deleted", deleted);
 }
 
-/** Returns the time `ageMs` milliseconds ago. */
+/** Returns the time `ageMs` milliseconds ago, ISO 8601. */
 function timeBefore(ageMs: number): string {
   return new Date(Date.now() - ageMs).toISOString();
-}
-
-/** Runs a deletion. Returns false if the object is already deleted, or a job needs it. */
-async function tryDelete(deletion: () => Promise<unknown>): Promise<boolean> {
-  try {
-    await deletion();
-    return true;
-  } catch (error) {
-    if (WhetstoneError.isInstance(error) && (error.code === "E_CONFLICT" || error.code === "E_NOT_FOUND")) return false;
-    throw error;
-  }
 }

@@ -1,6 +1,6 @@
 /** Deletion of data that the service keeps until a user deletes it: artifact versions, finished jobs with their events, token reports. */
 import { setImmediate } from "node:timers/promises";
-import { ConflictError, NotFoundError } from "../../base/errors.ts";
+import { ConflictError, NotFoundError, WhetstoneError } from "../../base/errors.ts";
 import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } from "../../base/schema/index.ts";
 import { removeBlob, type BlobContext } from "../artifacts/remove-blob.ts";
 import type { DiskSpace } from "../disk/space.ts";
@@ -20,7 +20,7 @@ export interface DeletionContext extends BlobContext {
   readonly space: DiskSpace;
 }
 
-/** Max events deleted per transaction, small enough for the reserve of a full disk and for other requests in between. */
+/** Max events deleted per transaction: few enough for the reserve of a full disk, and to let other requests run in between. */
 const EVENTS_AT_ONCE = 200;
 
 /**
@@ -32,7 +32,7 @@ const EVENTS_AT_ONCE = 200;
 export async function deleteArtifact(context: DeletionContext, id: string): Promise<DeleteArtifactResponse> {
   const change = async (transaction: Store) => {
     const artifact = await getArtifact(transaction, id);
-    const job = await readerOf(transaction, artifact.id);
+    const job = await findReader(transaction, artifact.id);
     if (job !== null) {
       throw new ConflictError(
         `Artifact '${artifactUrl(artifact)}' cannot be deleted while training job '${job.id}', which reads it, is ${job.status}. Wait for the job, or cancel it`,
@@ -52,8 +52,8 @@ export async function deleteArtifact(context: DeletionContext, id: string): Prom
   return { artifact_id: artifact.id, deleted_files: artifact.files.length };
 }
 
-/** Returns the first unfinished job that reads an artifact for training or validation. */
-async function readerOf(store: Store, artifactId: string): Promise<JobRow | null> {
+/** Returns the first unfinished job that reads an artifact for training or validation; null without one. */
+async function findReader(store: Store, artifactId: string): Promise<JobRow | null> {
   const jobs = await store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).orderBy("seq").execute();
   const reads = ({ config }: JobRow) => {
     const { artifact_id, validation_artifact_id } = JSON.parse(config) as Partial<SftJobConfig | PreferenceJobConfig>;
@@ -73,10 +73,10 @@ export async function deleteJob(context: DeletionContext, id: string): Promise<D
   const { store, storage, space } = context;
   const job = await getJob(store, id);
   requireOver(job, "deleted");
-  let events = 0;
+  /** Deletes the next events. @returns their number. */
   const deleteSome = async (transaction: Store) => {
-    const some = transaction.selectFrom("job_events").select("id").where("job_id", "=", job.id).orderBy("seq").limit(EVENTS_AT_ONCE);
-    const { numDeletedRows } = await transaction.deleteFrom("job_events").where("id", "in", some).executeTakeFirstOrThrow();
+    const eventIds = transaction.selectFrom("job_events").select("id").where("job_id", "=", job.id).orderBy("seq").limit(EVENTS_AT_ONCE);
+    const { numDeletedRows } = await transaction.deleteFrom("job_events").where("id", "in", eventIds).executeTakeFirstOrThrow();
     const count = Number(numDeletedRows);
     // The transaction that deletes the last events also deletes the job, so a job with few events needs only one transaction.
     if (count < EVENTS_AT_ONCE) {
@@ -85,12 +85,15 @@ export async function deleteJob(context: DeletionContext, id: string): Promise<D
     }
     return count;
   };
-  for (let count = EVENTS_AT_ONCE; count === EVENTS_AT_ONCE; events += count) {
+  let deletedEvents = 0;
+  let count: number;
+  do {
     count = await space.freeing(() => transact(store, deleteSome));
+    deletedEvents += count;
     await setImmediate();
-  }
+  } while (count === EVENTS_AT_ONCE);
   const hadReport = await removeTokenReport(storage, job.id);
-  return { training_job_id: job.id, deleted_events: events, deleted_tokens: hadReport };
+  return { training_job_id: job.id, deleted_events: deletedEvents, deleted_tokens: hadReport };
 }
 
 /**
@@ -113,10 +116,22 @@ export async function deleteTokens({ store, storage, space }: DeletionContext, i
   return { training_job_id: job.id, deleted_tokens: true };
 }
 
+/** Checks that a job is finished. `what` is the participle of the deletion, such as "deleted". @throws ConflictError `E_CONFLICT` */
 function requireOver(job: JobRow, what: string): void {
   if (!(LIVE_STATUSES as readonly string[]).includes(job.status)) return;
   throw new ConflictError(
     `Training job '${job.id}' is ${job.status} and cannot be ${what}. Wait until it is over, or cancel it with POST /v1/preview/training-jobs/${job.id}/cancel`,
     { param: "training_job_id" },
   );
+}
+
+/** Runs the deletion of a cleanup. @returns false if the object is already deleted, or a job needs it. */
+export async function tryDelete(deletion: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await deletion();
+    return true;
+  } catch (error) {
+    if (WhetstoneError.isInstance(error) && (error.code === "E_CONFLICT" || error.code === "E_NOT_FOUND")) return false;
+    throw error;
+  }
 }

@@ -15,7 +15,7 @@ import { entityFor, visibilityOf } from "../store/visibility.ts";
 import { createSecret, hashSecret, isSecret } from "./secrets.ts";
 
 /** Max keys in memory. */
-const MAX_KEYS = 10_000;
+const MAX_CACHED_KEYS = 10_000;
 /** Milliseconds for which a key in memory is used without reading its row. Other services on the same database may change the row. */
 const MAX_AGE_MS = 5000;
 /** Milliseconds between two records of the times of use. */
@@ -32,11 +32,12 @@ export interface KeyWithSecret {
 /** API keys of a service. */
 export class ApiKeys {
   readonly #store: Store;
-  readonly #known = new Lru<string, { readonly row: ApiKeyRow; readonly readAtMs: number }>({ maxEntries: MAX_KEYS });
-  /** Number of changes by this process. A row that was read before a change is not kept. */
+  /** Rows of keys by the hash of a secret. */
+  readonly #cachedRows = new Lru<string, { readonly row: ApiKeyRow; readonly readAtMs: number }>({ maxEntries: MAX_CACHED_KEYS });
+  /** Number of changes by this process. A row that was read during a change is not cached, because it may be the old one. */
   #changes = 0;
   /** Times of the last use that are not recorded yet, by id. */
-  #uses = new Map<string, string>();
+  #pendingUses = new Map<string, string>();
 
   constructor(store: Store) {
     this.#store = store;
@@ -51,7 +52,7 @@ export class ApiKeys {
     const now = new Date().toISOString();
     const reason = reasonAgainst(row, hash, now);
     if (reason !== null) return { status: 401, reason: `The API key '${row.name}' ${reason}. Ask an administrator for another` };
-    this.#uses.set(row.id, now);
+    this.#pendingUses.set(row.id, now);
     return principalOfKey(row);
   }
 
@@ -65,16 +66,16 @@ export class ApiKeys {
    */
   async create(store: Store, request: CreateKeyRequest): Promise<KeyWithSecret> {
     const { name, scopes, model_id: model, expires_in_seconds: seconds } = request;
-    const granted = scopes ?? DEFAULT_SCOPES;
-    const entity = requestedEntity(store, request, granted);
-    if (typeof model === "string") await requireModelOf(store, { model, entity, scopes: granted });
+    const grantedScopes = scopes ?? DEFAULT_SCOPES;
+    const entity = requestedEntity(store, request, grantedScopes);
+    if (typeof model === "string") await requireModelOf(store, { model, entity, scopes: grantedScopes });
     const now = Date.now();
     const secret = createSecret();
     const row: ApiKeyRow = {
       id: randomUUID(),
       name,
       entity,
-      scopes: JSON.stringify(granted),
+      scopes: JSON.stringify(grantedScopes),
       model_id: model?.toLowerCase() ?? null,
       hash: hashSecret(secret),
       previous_hash: null,
@@ -119,7 +120,7 @@ export class ApiKeys {
 
   /** Records the times of use every minute. Returns a function that stops, after the last times are recorded. */
   startRecording(logger: ServiceLogger): () => Promise<void> {
-    const record = () => this.#record().catch(logFailure(logger, "The times of the last use of API keys could not be recorded"));
+    const record = () => this.#recordUses().catch(logFailure(logger, "The times of the last use of API keys could not be recorded"));
     const stop = repeatEvery(record, USE_INTERVAL_MS);
     return async () => {
       await stop();
@@ -127,26 +128,27 @@ export class ApiKeys {
     };
   }
 
-  async #record(): Promise<void> {
-    if (this.#uses.size === 0) return;
-    const uses = this.#uses;
-    this.#uses = new Map();
-    // Rows in memory keep the earlier times, which authentication does not need.
+  /** Records the times of use since the last record. */
+  async #recordUses(): Promise<void> {
+    if (this.#pendingUses.size === 0) return;
+    const uses = this.#pendingUses;
+    this.#pendingUses = new Map();
+    // Cached rows keep the earlier times, which authentication does not need.
     await recordUses(this.#store, uses).catch((error: unknown) => {
       // The next attempt records them, except for keys that were used again meanwhile.
-      this.#uses = new Map([...uses, ...this.#uses]);
+      this.#pendingUses = new Map([...uses, ...this.#pendingUses]);
       throw error;
     });
   }
 
   /** Returns the row of the key with a hash, from memory for up to {@link MAX_AGE_MS}; undefined for an unknown one. */
   async #find(hash: string): Promise<ApiKeyRow | undefined> {
-    const known = this.#known.get(hash);
+    const cached = this.#cachedRows.get(hash);
     const nowMs = performance.now();
-    if (known !== undefined && nowMs - known.readAtMs < MAX_AGE_MS) return known.row;
+    if (cached !== undefined && nowMs - cached.readAtMs < MAX_AGE_MS) return cached.row;
     const changes = this.#changes;
     const row = await findKeyByHash(this.#store, hash);
-    if (row !== undefined && changes === this.#changes) this.#known.set(hash, { row, readAtMs: nowMs });
+    if (row !== undefined && changes === this.#changes) this.#cachedRows.set(hash, { row, readAtMs: nowMs });
     return row;
   }
 
@@ -156,7 +158,7 @@ export class ApiKeys {
       return await updateKey(store, id, change);
     } finally {
       this.#changes++;
-      this.#known.clear();
+      this.#cachedRows.clear();
     }
   }
 }
@@ -211,7 +213,7 @@ function requestedEntity(store: Store, request: CreateKeyRequest, scopes: readon
   return null;
 }
 
-/** Checks that a key may be limited to a model. */
+/** Checks that a key may be limited to a model: it is no administrator, and the model belongs to its entity. */
 async function requireModelOf(
   store: Store,
   { model, entity, scopes }: { readonly model: string; readonly entity: string | null; readonly scopes: readonly KeyScope[] },

@@ -1,8 +1,9 @@
-/** Secrets of API keys. */
+/** Secrets of API keys: their form and their hash. */
 import { createHash, randomBytes } from "node:crypto";
 
 /** Prefix by which people and secret scanners recognize a key of this service. */
 const PREFIX = "wsk_";
+/** Prefix, then 256 bits as base64url. */
 const PATTERN = /^wsk_[\w-]{43}$/u;
 
 /** Returns a new random secret: 256 bits. */

@@ -23,7 +23,9 @@ export interface BaseModelsOptions {
 /** Base models that the requests of a service name. */
 export class BaseModels {
   readonly #options: BaseModelsOptions;
+  /** Sources of base models by identifier: given in the options, and added later. */
   readonly #sources: Map<string, string>;
+  /** Sampling defaults by directory, so that each directory is checked once. */
   readonly #defaults = new Lru<string, Promise<GenerationDefaults>>();
 
   constructor(options: BaseModelsOptions) {
@@ -48,9 +50,10 @@ export class BaseModels {
   /** Whether a base model can be used without a request to the hub. */
   async isOnThisMachine(base: string): Promise<boolean> {
     const source = this.#sources.get(base);
-    const spec =
-      source !== undefined ? parseBaseSource(source, "source") : this.ids.includes(base) ? null : parseBaseModel(base, "base_model");
-    return spec?.kind !== "hub" || (await this.#options.hub?.isKept(formatBaseModel(spec))) === true;
+    // The engine itself has the files of an identifier without a source.
+    if (source === undefined && this.ids.includes(base)) return true;
+    const spec = source === undefined ? parseBaseModel(base, "base_model") : parseBaseSource(source, "source");
+    return spec.kind !== "hub" || (await this.#options.hub?.isKept(formatBaseModel(spec))) === true;
   }
 
   /**
@@ -95,7 +98,7 @@ export class BaseModels {
       throw new ArgumentError(`Expected \`source\` to be an absolute path, hf:<owner>/<name> or ollama:<name>, got '${source}'`, {
         param: "source",
       });
-    // Checked under its own name first, so that no identifier stands for a base model that cannot be used.
+    // Checked under the name of its source first, so that no identifier stands for a base model that cannot be used.
     await this.requireUsable(formatBaseModel(spec), { readsWeights: false });
     await engine.addBase(id, source);
     this.#sources.set(id, source);

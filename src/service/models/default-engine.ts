@@ -1,3 +1,4 @@
+/** Engine of a service: a given one, or the embedded engine with the service's options. */
 import { checkThreadCounts } from "../../engine/onnx/counts.ts";
 import type { OnnxEngineOptions } from "../../engine/onnx/engine.ts";
 import { BaseCatalog } from "../../engine/onnx/model/base-catalog.ts";
@@ -44,8 +45,8 @@ function rejectIgnored(options: EngineOptions): void {
   const { device, deviceMemory, weightPrecision, rolloutPrecision } = others;
   // Without a hub, no engine fetches a base model.
   const hub = others.hub ?? undefined;
-  const ofDevice = { device, deviceMemory, weightPrecision, rolloutPrecision };
-  const ignored = { baseModels, allowedBaseRoots, hub, samplers, samplerThreads, trainerThreads, ...ofDevice };
+  const deviceOptions = { device, deviceMemory, weightPrecision, rolloutPrecision };
+  const ignored = { baseModels, allowedBaseRoots, hub, samplers, samplerThreads, trainerThreads, ...deviceOptions };
   for (const [param, value] of Object.entries(ignored)) {
     if (value === undefined) continue;
     throw new ConfigError(

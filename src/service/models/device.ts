@@ -12,33 +12,31 @@ import { ConfigError } from "../../base/errors.ts";
 import { parseBytes } from "../../base/util/units.ts";
 import type { ServiceLogger } from "../common/logger.ts";
 
-/** Returns an environment variable; undefined if it is not set or blank. */
-function variable(name: string): string | undefined {
-  return process.env[name]?.trim() || undefined;
-}
-
 /**
  * Returns the device options to use: each option, else its environment variable `WHETSTONE_DEVICE`, `WHETSTONE_DEVICE_MEMORY`,
  * `WHETSTONE_WEIGHT_PRECISION` or `WHETSTONE_ROLLOUT_PRECISION`, else its default.
  *
- * Variables without effect on the device are ignored, because an environment may set them for all programs of a machine: the second, and
- * "float16" of the third, with "cpu"; "int8" and "int4" of the third, and the last, with another device. The options of the same names are
- * rejected, because a caller who gives them expects an effect.
+ * Variables without effect on the device are ignored, because an environment may set them for all programs of a machine:
+ *
+ * - with "cpu": `WHETSTONE_DEVICE_MEMORY`, and `WHETSTONE_WEIGHT_PRECISION` with the value "float16";
+ * - with another device: `WHETSTONE_ROLLOUT_PRECISION`, and `WHETSTONE_WEIGHT_PRECISION` with the value "int8" or "int4".
+ *
+ * Options without effect are rejected, because a caller who gives them expects an effect.
  *
  * @param names - Names of the options in messages; they differ between the library and the command line.
  * @throws ConfigError `E_CONFIG` for an option or variable that is not valid; the message names it.
  */
 export function chooseDevice(options: DeviceOptions, names: DeviceOptionNames = DEVICE_OPTION_NAMES): CheckedDevice {
-  const device = options.device ?? (variable("WHETSTONE_DEVICE") as DeviceChoice | undefined);
+  const device = options.device ?? (environmentVariable("WHETSTONE_DEVICE") as DeviceChoice | undefined);
   const isCpu = device === undefined || device === "cpu";
   return checkedDevice(
     {
       device,
       deviceMemory: options.deviceMemory ?? (isCpu ? undefined : memoryOfVariable()),
-      weightPrecision: options.weightPrecision ?? precisionOfVariable(isCpu),
-      rolloutPrecision:
-        options.rolloutPrecision ?? (isCpu ? (variable("WHETSTONE_ROLLOUT_PRECISION") as RolloutPrecision | undefined) : undefined),
+      weightPrecision: options.weightPrecision ?? weightPrecisionOfVariable({ isCpu }),
+      rolloutPrecision: options.rolloutPrecision ?? (isCpu ? rolloutPrecisionOfVariable() : undefined),
     },
+    // Names of the options or variables, for errors.
     {
       device: options.device === undefined ? "WHETSTONE_DEVICE" : names.device,
       deviceMemory: options.deviceMemory === undefined ? "WHETSTONE_DEVICE_MEMORY" : names.deviceMemory,
@@ -48,17 +46,27 @@ export function chooseDevice(options: DeviceOptions, names: DeviceOptionNames = 
   );
 }
 
+/** Returns an environment variable; undefined if it is not set or blank. */
+function environmentVariable(name: string): string | undefined {
+  return process.env[name]?.trim() || undefined;
+}
+
 /** Returns `WHETSTONE_WEIGHT_PRECISION`; undefined if it is a precision of other devices. */
-function precisionOfVariable(isCpu: boolean): WeightPrecision | undefined {
-  const precision = variable("WHETSTONE_WEIGHT_PRECISION") as WeightPrecision | undefined;
-  const others: readonly (WeightPrecision | undefined)[] = isCpu ? ["float16"] : ["int8", "int4"];
-  return others.includes(precision) ? undefined : precision;
+function weightPrecisionOfVariable({ isCpu }: { readonly isCpu: boolean }): WeightPrecision | undefined {
+  const precision = environmentVariable("WHETSTONE_WEIGHT_PRECISION") as WeightPrecision | undefined;
+  const ofOtherDevices: readonly (WeightPrecision | undefined)[] = isCpu ? ["float16"] : ["int8", "int4"];
+  return ofOtherDevices.includes(precision) ? undefined : precision;
+}
+
+/** Returns `WHETSTONE_ROLLOUT_PRECISION`; `checkedDevice` checks its value. */
+function rolloutPrecisionOfVariable(): RolloutPrecision | undefined {
+  return environmentVariable("WHETSTONE_ROLLOUT_PRECISION") as RolloutPrecision | undefined;
 }
 
 /** Returns `WHETSTONE_DEVICE_MEMORY` in bytes. @throws ConfigError `E_CONFIG` for a value that is not a size. */
 function memoryOfVariable(): number | undefined {
   const param = "WHETSTONE_DEVICE_MEMORY";
-  const text = variable(param);
+  const text = environmentVariable(param);
   if (text === undefined) return undefined;
   const bytes = parseBytes(text);
   if (bytes !== null) return bytes;

@@ -1,3 +1,4 @@
+/** Sampling defaults of a model from its `generation_config.json`. */
 import { z } from "zod";
 import { DataError, WhetstoneError } from "../../base/errors.ts";
 import { chatCompletionRequest, FIELD_ROWS, type FieldsWith } from "../../base/schema/chat-fields.ts";
@@ -5,9 +6,10 @@ import { readModelFile } from "../../base/gguf/model-files.ts";
 import { parseFileJson, reasonOf } from "../../base/util/regular-file.ts";
 import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
 
-/** Fields of a chat request with a default that a model can set. */
+/** Fields of a chat request with a default that a model can set: name, valid range, and default of models that do not set it. */
 const MODEL_FIELDS = FIELD_ROWS.flatMap(([name, { range, modelDefault }]) => (modelDefault === undefined ? [] : [{ name, range, modelDefault }]));
 
+/** Keys of the file with an effect. Their values must be in the ranges of the fields. */
 const generationConfig = z
   .looseObject({
     ...Object.fromEntries(MODEL_FIELDS.map(({ name }) => [name, chatCompletionRequest.shape[name]])),

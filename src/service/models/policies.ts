@@ -72,7 +72,9 @@ export interface PoliciesOptions {
 /** Resolver that keeps policies loaded: leased ones, and the `maxIdle` most recently used ones without a lease. */
 export class Policies implements PolicyResolver {
   readonly #options: PoliciesOptions;
-  readonly #find: ReturnType<typeof rememberingFind>;
+  /** Finds the checkpoint of a name, see {@link rememberingFind}. */
+  readonly #findCached: ReturnType<typeof rememberingFind>;
+  /** Loaded policies by {@link keyOf}, and base models by `base:` and their name. */
   readonly #leases: Leases<string, PolicyVersion>;
   /** Weights by the name that {@link lend} returned. */
   readonly #lent = new Map<string, Pick<PolicyLease, "policy" | "resolvedName">>();
@@ -80,7 +82,7 @@ export class Policies implements PolicyResolver {
   constructor(options: PoliciesOptions) {
     const { store, engine, maxIdle, logger } = options;
     this.#options = options;
-    this.#find = rememberingFind(store);
+    this.#findCached = rememberingFind(store);
     const dispose = (policy: PolicyVersion) => void engine.release(policy).catch(logFailure(logger, "A policy could not be released"));
     this.#leases = new Leases({ maxIdle, dispose });
   }
@@ -92,18 +94,18 @@ export class Policies implements PolicyResolver {
     const lent = this.#lent.get(name);
     if (lent !== undefined)
       return { ...lent, model: null, step: null, base: await engine.describeBase(lent.policy.base), release: () => undefined };
-    const servable = isAlias(name) ? null : await bases.servable(name);
-    if (servable !== null) return this.#leaseBase(servable, visibility, signal);
-    const { model, checkpoint } = await this.#find(name, bases.ids, visibility);
+    const baseModel = isAlias(name) ? null : await bases.servable(name);
+    if (baseModel !== null) return this.#leaseBase(baseModel, visibility, signal);
+    const { model, checkpoint } = await this.#findCached(name, bases.ids, visibility);
     const base = await engine.describeBase(model.base_model);
     const load = (path: string) => engine.loadPolicy({ base: model.base_model, state: path });
     try {
       // Step 0 without a state is the base itself: a newly initialized adapter changes nothing.
-      const held =
+      const lease =
         checkpoint.state_dir === null
           ? await this.#lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
           : await this.#lease(keyOf(checkpoint.id), () => files.useCheckpoint(model, checkpoint, load), signal);
-      return { ...held, base, resolvedName: resolvedNameOf(name, { model, checkpoint }), model, step: checkpoint.step };
+      return { ...lease, base, resolvedName: resolvedNameOf(name, { model, checkpoint }), model, step: checkpoint.step };
     } catch (error) {
       // The checkpoint may have been deleted while its files were read.
       if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
@@ -156,10 +158,11 @@ export class Policies implements PolicyResolver {
       if (!bases.ids.includes(id)) await bases.requireUsable(id, { readsWeights: false });
       return engine.loadPolicy({ base: id });
     };
-    const held = await this.#lease(`base:${id}`, load, signal);
-    return { ...held, base, resolvedName: id, model: null, step: null };
+    const lease = await this.#lease(`base:${id}`, load, signal);
+    return { ...lease, base, resolvedName: id, model: null, step: null };
   }
 
+  /** Leases the policy with a key, and loads it if it is not loaded. */
   async #lease(
     key: string,
     load: () => Promise<PolicyVersion>,
@@ -184,11 +187,11 @@ function keyOf(checkpointId: string): string {
 
 /** Returns the error for a step that does not exist; for a model without checkpoints, `step` is null. */
 function missingStepError(model: ModelRow, step: number | null, param: string): NotFoundError {
-  const what =
+  const problem =
     step === null
       ? `Model '${pathOf(model)}' has no checkpoint: all were deleted`
       : `Model '${stepName(model, step)}' does not exist: step ${step} was deleted or never made`;
-  return new NotFoundError(`${what}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param });
+  return new NotFoundError(`${problem}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param });
 }
 
 /** Model and checkpoint found for a name. */
@@ -211,16 +214,16 @@ export function resolvedNameOf(name: string, { model, checkpoint }: FoundCheckpo
 export function rememberingFind(
   store: Store,
 ): (name: string, bases: readonly string[], visibility: Visibility) => Promise<FoundCheckpoint> {
-  const known = new Lru<string, Promise<FoundCheckpoint>>();
+  const results = new Lru<string, Promise<FoundCheckpoint>>();
   let revision = -1;
   return (name, bases, visibility) => {
-    const now = revisionOf(store);
-    if (now !== revision) void known.clear();
-    revision = now;
+    const currentRevision = revisionOf(store);
+    if (currentRevision !== revision) void results.clear();
+    revision = currentRevision;
     const { entity, modelId } = visibility;
     // No other visibility has the same key, because names of entities and ids of models have no spaces.
     const key = `${entity ?? ""} ${modelId ?? ""} ${name}`;
-    return remember(known, key, () => findCheckpoint(visibleIn(store, visibility), name, { bases, param: "model" }));
+    return remember(results, key, () => findCheckpoint(visibleIn(store, visibility), name, { bases, param: "model" }));
   };
 }
 
@@ -240,12 +243,9 @@ export async function findCheckpoint(
   const aliased = await findAliased(store, name);
   if (aliased !== undefined) return aliased;
   const parsed = isAlias(name) ? null : parsePolicyName(name);
-  const model =
-    parsed === null
-      ? undefined
-      : parsed.kind === "id"
-        ? await store.selectFrom("models").selectAll().where("id", "=", parsed.id).executeTakeFirst()
-        : await findModel(store, parsed, param);
+  let model: ModelRow | undefined;
+  if (parsed?.kind === "id") model = await store.selectFrom("models").selectAll().where("id", "=", parsed.id).executeTakeFirst();
+  else if (parsed?.kind === "path") model = await findModel(store, parsed, param);
   if (parsed === null || model === undefined) {
     const expected = `a base model (${bases.join(", ")}; ${BASE_MODEL_FORMS}, of the hub one that was fetched before), 'entity/project/name' with an optional ':stepN', or the name of a fine-tuned model, 'ft:…'`;
     throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, {

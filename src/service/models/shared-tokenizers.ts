@@ -10,8 +10,8 @@ import { createTokenizers, MAX_TOKENIZERS, type TokenizerSource } from "./tokeni
  */
 export function createWorkerTokenizers() {
   /** Data of tokenizers that this thread has read, or that another thread has read and the serving thread has sent. */
-  const known = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
-  const readOnce = (directory: string): Promise<TokenizerData> => remember(known, directory, () => readTokenizerData(directory));
+  const dataByDirectory = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
+  const readOnce = (directory: string): Promise<TokenizerData> => remember(dataByDirectory, directory, () => readTokenizerData(directory));
   const source: TokenizerSource = createTokenizers(async (directory) => createTokenizer(await readOnce(directory)));
   const tasks = {
     /** Reads a tokenizer, and returns its data for the other threads. */
@@ -19,7 +19,7 @@ export function createWorkerTokenizers() {
 
     /** Receives the data of a tokenizer for later tasks. Its tables are in shared memory, so that threads do not hold copies. */
     shareTokenizer: (data: TokenizerData): void => {
-      void known.set(data.directory, Promise.resolve(data));
+      void dataByDirectory.set(data.directory, Promise.resolve(data));
     },
   } as const;
   return { source, tasks };
@@ -37,7 +37,7 @@ export class SharedTokenizers {
   readonly source: TokenizerSource;
   readonly #pool: WorkPool;
   /** Data of the tokenizers that a work thread has read or is reading. */
-  readonly #data = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
+  readonly #dataByDirectory = new Lru<string, Promise<TokenizerData>>({ maxEntries: MAX_TOKENIZERS });
   /** Directories of the tokenizers that each thread has received. */
   readonly #received = new WeakMap<object, Set<string>>();
 
@@ -53,7 +53,7 @@ export class SharedTokenizers {
 
   /** Reads a tokenizer on a work thread, because reading one with a large vocabulary takes hundreds of milliseconds. */
   #read(directory: string): Promise<TokenizerData> {
-    return remember(this.#data, directory, () =>
+    return remember(this.#dataByDirectory, directory, () =>
       this.#pool.use((thread: TaskThread<TokenizerTasks>) => thread.run("readTokenizer", directory)),
     );
   }
@@ -65,11 +65,11 @@ export class SharedTokenizers {
    * @param thread - Thread of any pool. The thread that read the tokenizer gets its data once more, which costs little.
    */
   async share(thread: TaskThread<TokenizerTasks>, directory: string): Promise<void> {
-    const data = this.#data.get(directory);
-    const received = this.#received.get(thread) ?? new Set<string>();
-    if (data === undefined || received.has(directory)) return;
+    const data = this.#dataByDirectory.get(directory);
+    const receivedDirectories = this.#received.get(thread) ?? new Set<string>();
+    if (data === undefined || receivedDirectories.has(directory)) return;
     await thread.run("shareTokenizer", await data);
-    received.add(directory);
-    this.#received.set(thread, received);
+    receivedDirectories.add(directory);
+    this.#received.set(thread, receivedDirectories);
   }
 }

@@ -1,3 +1,4 @@
+/** The small base model that the package contains. */
 import { fileURLToPath } from "node:url";
 import { packageFile } from "../../base/util/package-file.ts";
 

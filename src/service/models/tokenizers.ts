@@ -1,3 +1,4 @@
+/** Cache of loaded tokenizers, one per thread; `shared-tokenizers.ts` shares their tables between threads. */
 import { loadTokenizer, type ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { Lru, remember } from "../../base/util/lru.ts";
 

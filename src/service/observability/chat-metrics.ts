@@ -14,6 +14,12 @@ const DURATION_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300,
 /** Base model of a request that ended before its model was known. */
 const UNKNOWN_BASE = "unknown";
 
+/** Creates the metrics of chat completions. Returns the function that observes a chat completion. */
+export function createChatMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["chatStarted"]> {
+  const instruments = createInstruments(client, registers);
+  return (chat) => new ChatMeter(instruments, chat);
+}
+
 /** Returns the label of a chat completion's end: `ok`, `cancelled` or the code of the error. */
 function outcomeOf(error: unknown): string {
   if (error === null) return "ok";
@@ -21,8 +27,10 @@ function outcomeOf(error: unknown): string {
   return WhetstoneError.isInstance(error) ? error.code : "E_INTERNAL";
 }
 
+/** Counters, gauges and histograms of {@link createInstruments}. */
 type Instruments = ReturnType<typeof createInstruments>;
 
+/** Creates counters, gauges and histograms. Labels of histograms have no entity, because each value costs a series per bucket. */
 function createInstruments(client: PromClient, registers: Registry[]) {
   const byOwner = ["base_model", "entity"] as const;
   const counter = <T extends string>(name: string, help: string, labelNames: readonly T[]) =>
@@ -73,10 +81,10 @@ class ChatMeter implements ChatObserver {
 
   token(choice: number): void {
     const nowMs = performance.now();
-    const lastMs = this.#lastMs[choice] ?? 0;
+    const previousMs = this.#lastMs[choice] ?? 0;
     this.#lastMs[choice] = nowMs;
-    // A token after the first one of its choice. The first token of the request ends its wait; the first ones of other choices count nowhere.
-    if (lastMs > 0) this.#instruments.betweenTokens.observe(this.#labels, (nowMs - lastMs) / 1000);
+    // The first token of the request ends its wait. The first tokens of its other choices are not measured.
+    if (previousMs > 0) this.#instruments.betweenTokens.observe(this.#labels, (nowMs - previousMs) / 1000);
     else if (!this.#hasToken) {
       this.#hasToken = true;
       this.#instruments.firstToken.observe(this.#labels, (nowMs - this.#startedMs) / 1000);
@@ -96,10 +104,4 @@ class ChatMeter implements ChatObserver {
     this.#instruments.requests.inc({ ...this.#owner, outcome: outcomeOf(error) });
     if (error === null) this.#instruments.duration.observe(this.#labels, (performance.now() - this.#startedMs) / 1000);
   }
-}
-
-/** Creates the metrics of chat completions. Returns the function that observes a chat completion. */
-export function createChatMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["chatStarted"]> {
-  const instruments = createInstruments(client, registers);
-  return (chat) => new ChatMeter(instruments, chat);
 }

@@ -8,12 +8,6 @@ const STEP_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600
 /** Bounds of the duration of a run of a job, in seconds. */
 const JOB_SECONDS = [0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600];
 
-/** Returns a metric of a step that counts tokens; 0 if the step does not report it. */
-function countIn(metrics: Readonly<Record<string, unknown>>, name: string): number {
-  const value = metrics[name];
-  return typeof value === "number" && value > 0 ? value : 0;
-}
-
 /** Creates the metrics of training jobs. Returns the function that observes a run of a job. */
 export function createJobMetrics(client: PromClient, registers: Registry[]): NonNullable<ServiceObserver["jobStarted"]> {
   const labelNames = ["type", "entity"] as const;
@@ -46,14 +40,14 @@ export function createJobMetrics(client: PromClient, registers: Registry[]): Non
   });
   return ({ type, entity }) => {
     const startedMs = performance.now();
-    let lastMs = startedMs;
+    let previousStepMs = startedMs;
     return {
       step(metrics) {
         const nowMs = performance.now();
         steps.inc({ type, entity });
         tokens.inc({ type, entity }, countIn(metrics, "num_trainable_tokens"));
-        stepSeconds.observe({ type }, (nowMs - lastMs) / 1000);
-        lastMs = nowMs;
+        stepSeconds.observe({ type }, (nowMs - previousStepMs) / 1000);
+        previousStepMs = nowMs;
       },
       ended(outcome) {
         runs.inc({ type, entity, outcome });
@@ -61,4 +55,10 @@ export function createJobMetrics(client: PromClient, registers: Registry[]): Non
       },
     };
   };
+}
+
+/** Returns a metric of a step that counts tokens; 0 if the step does not report it. */
+function countIn(metrics: Readonly<Record<string, unknown>>, name: string): number {
+  const value = metrics[name];
+  return typeof value === "number" && value > 0 ? value : 0;
 }

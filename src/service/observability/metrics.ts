@@ -37,56 +37,6 @@ export interface ServiceMetrics {
 /** Bounds of a request's duration until the headers of its response, in seconds. */
 const REQUEST_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 
-/** Creates the gauges. Their values are read from the sources on request. */
-function readOnRequest(client: PromClient, registry: Registry, sources: MetricSources): void {
-  const registers = [registry];
-  const gauge = <T extends string>(name: string, help: string, labelNames: readonly T[], read: (gauge: Gauge<T>) => unknown): void => {
-    new client.Gauge<T>({
-      name,
-      help,
-      labelNames,
-      registers,
-      async collect() {
-        this.reset();
-        await read(this);
-      },
-    });
-  };
-  gauge("whetstone_build_info", "Constant 1, with the version of the package.", ["version"], (each) =>
-    each.set({ version: sources.version }, 1),
-  );
-  gauge("whetstone_http_requests_running", "Requests without a complete response.", [], (each) => each.set(sources.runningRequests()));
-  gauge("whetstone_jobs", "Training jobs that the service keeps, by status.", ["status"], async (each) => {
-    for (const [status, count] of Object.entries(await sources.jobs())) each.set({ status }, count);
-  });
-  gauge("whetstone_models", "Models, by owner.", ["entity"], async (each) => {
-    for (const { entity, models } of await sources.stored()) each.set({ entity }, models);
-  });
-  gauge("whetstone_checkpoints", "Checkpoints, by owner of the model.", ["entity"], async (each) => {
-    for (const { entity, checkpoints } of await sources.stored()) each.set({ entity }, checkpoints);
-  });
-  gauge("whetstone_disk_free_bytes", "Bytes that are free on the file system of the data directory.", [], async (each) => {
-    const free = await sources.freeBytes();
-    if (free !== null) each.set(free);
-  });
-  gauge("whetstone_disk_required_free_bytes", "Bytes that must stay free; below, new work is rejected.", [], (each) =>
-    each.set(sources.requiredFreeBytes),
-  );
-  gauge("whetstone_engine_worker_up", "1 for a running worker of the engine, 0 for a restarting one.", ["worker"], (each) => {
-    for (const { name, state } of sources.workers()) each.set({ worker: name }, state === "running" ? 1 : 0);
-  });
-  new client.Counter({
-    name: "whetstone_engine_worker_restarts_total",
-    help: "Replacements of a worker of the engine.",
-    labelNames: ["worker"],
-    registers,
-    collect() {
-      this.reset();
-      for (const { name, restarts } of sources.workers()) this.inc({ worker: name }, restarts);
-    },
-  });
-}
-
 /**
  * Creates the metrics of a service. Labels have few values: patterns of routes instead of paths, base models instead of models, and the
  * entities of keys.
@@ -98,7 +48,7 @@ export async function createMetrics(sources: MetricSources): Promise<ServiceMetr
   const registry = new client.Registry();
   const registers = [registry];
   client.collectDefaultMetrics({ register: registry });
-  readOnRequest(client, registry, sources);
+  createGauges(client, registry, sources);
   const requests = new client.Counter({
     name: "whetstone_http_requests_total",
     help: "Answered requests.",
@@ -125,4 +75,54 @@ export async function createMetrics(sources: MetricSources): Promise<ServiceMetr
     text: () => registry.metrics(),
     close: () => registry.clear(),
   };
+}
+
+/** Creates the gauges, and the counter of restarts, with values that are read from the sources when the metrics are requested. */
+function createGauges(client: PromClient, registry: Registry, sources: MetricSources): void {
+  const registers = [registry];
+  const addGauge = <T extends string>(name: string, help: string, labelNames: readonly T[], read: (gauge: Gauge<T>) => unknown): void => {
+    new client.Gauge<T>({
+      name,
+      help,
+      labelNames,
+      registers,
+      async collect() {
+        this.reset();
+        await read(this);
+      },
+    });
+  };
+  addGauge("whetstone_build_info", "Constant 1, with the version of the package.", ["version"], (gauge) =>
+    gauge.set({ version: sources.version }, 1),
+  );
+  addGauge("whetstone_http_requests_running", "Requests without a complete response.", [], (gauge) => gauge.set(sources.runningRequests()));
+  addGauge("whetstone_jobs", "Training jobs that the service keeps, by status.", ["status"], async (gauge) => {
+    for (const [status, count] of Object.entries(await sources.jobs())) gauge.set({ status }, count);
+  });
+  addGauge("whetstone_models", "Models, by owner.", ["entity"], async (gauge) => {
+    for (const { entity, models } of await sources.stored()) gauge.set({ entity }, models);
+  });
+  addGauge("whetstone_checkpoints", "Checkpoints, by owner of the model.", ["entity"], async (gauge) => {
+    for (const { entity, checkpoints } of await sources.stored()) gauge.set({ entity }, checkpoints);
+  });
+  addGauge("whetstone_disk_free_bytes", "Bytes that are free on the file system of the data directory.", [], async (gauge) => {
+    const free = await sources.freeBytes();
+    if (free !== null) gauge.set(free);
+  });
+  addGauge("whetstone_disk_required_free_bytes", "Bytes that must stay free; below, new work is rejected.", [], (gauge) =>
+    gauge.set(sources.requiredFreeBytes),
+  );
+  addGauge("whetstone_engine_worker_up", "1 for a running worker of the engine, 0 for a restarting one.", ["worker"], (gauge) => {
+    for (const { name, state } of sources.workers()) gauge.set({ worker: name }, state === "running" ? 1 : 0);
+  });
+  new client.Counter({
+    name: "whetstone_engine_worker_restarts_total",
+    help: "Replacements of a worker of the engine.",
+    labelNames: ["worker"],
+    registers,
+    collect() {
+      this.reset();
+      for (const { name, restarts } of sources.workers()) this.inc({ worker: name }, restarts);
+    },
+  });
 }

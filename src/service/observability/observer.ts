@@ -137,10 +137,10 @@ export interface ServiceObserver {
   readonly jobStarted?: ((job: StartedJob) => JobObserver) | undefined;
 }
 
-/** Returns one function that calls all functions of a list; undefined for an empty list. */
-function all<T>(list: readonly ((value: T) => void)[]): ((value: T) => void) | undefined {
-  if (list.length < 2) return list[0];
-  return (value) => list.forEach((each) => each(value));
+/** Joins callbacks into one that calls all of them; undefined for an empty list. */
+function joinCallbacks<T>(callbacks: readonly ((value: T) => void)[]): ((value: T) => void) | undefined {
+  if (callbacks.length < 2) return callbacks[0];
+  return (value) => callbacks.forEach((each) => each(value));
 }
 
 /** Joins the observers of one chat completion; null for none. */
@@ -179,7 +179,7 @@ export function joinObservers(observers: readonly ServiceObserver[]): ServiceObs
   /** Returns the functions of all observers that have one for the event. */
   const subscribersOf = <K extends keyof ServiceObserver>(name: K) => observers.flatMap((each) => each[name] ?? []);
   return {
-    requestAnswered: all(subscribersOf("requestAnswered")),
+    requestAnswered: joinCallbacks(subscribersOf("requestAnswered")),
     chatStarted: joinChats(subscribersOf("chatStarted")),
     jobStarted: joinJobs(subscribersOf("jobStarted")),
   };

@@ -2,7 +2,7 @@
 import type { TraceAttributes, TraceSpan, Tracing } from "../../base/util/tracing.ts";
 import type { AdmittedChat, ChatObserver, FinishedChoice, JobObserver, ServiceObserver, StartedChat, StartedJob } from "./observer.ts";
 
-/** Names of finish reasons in the conventions that differ from the service's. */
+/** Finish reasons of the service with another name in the conventions. */
 const FINISH_REASONS: Readonly<Record<string, string>> = { repetition: "stop" };
 
 /** Message of a request, as far as traces know it. */
@@ -19,6 +19,7 @@ function messageParts({ role, content }: WireMessage): object {
 /** Trace of one chat completion. */
 class ChatTrace implements ChatObserver {
   readonly #span: TraceSpan;
+  /** Whether the span records messages and answers. */
   readonly #hasContent: boolean;
   readonly #startedMs = performance.now();
   readonly #choices: FinishedChoice[] = [];
@@ -55,8 +56,7 @@ class ChatTrace implements ChatObserver {
       "gen_ai.request.top_p": sampling?.topP,
       "gen_ai.request.top_k": sampling?.topK === 0 ? undefined : sampling?.topK,
       "gen_ai.request.max_tokens": sampling?.maxTokens,
-      // A seed may have more bits than a number of the wire format.
-      "gen_ai.request.seed": sampling !== null && Number.isSafeInteger(Number(sampling.seed)) ? Number(sampling.seed) : undefined,
+      "gen_ai.request.seed": sampling === null ? undefined : seedAttribute(sampling.seed),
       "gen_ai.request.stop_sequences": stop.length === 0 ? undefined : stop,
     });
   }
@@ -90,7 +90,12 @@ class ChatTrace implements ChatObserver {
   }
 }
 
-/** Returns the metrics of a step that are numbers, as attributes. */
+/** Returns a seed as an attribute; undefined for a seed with more bits than an attribute can represent. */
+function seedAttribute(seed: bigint): number | undefined {
+  return Number.isSafeInteger(Number(seed)) ? Number(seed) : undefined;
+}
+
+/** Returns the finite metrics of a step as attributes. */
 function stepAttributes(metrics: Readonly<Record<string, unknown>>): TraceAttributes {
   const numbers = Object.entries(metrics).filter(([, value]) => typeof value === "number" && Number.isFinite(value));
   return Object.fromEntries(numbers.map(([name, value]) => [`whetstone.metrics.${name}`, value as number]));

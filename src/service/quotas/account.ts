@@ -1,17 +1,9 @@
-/** Use of the service by an API key or an entity. */
+/** Limits of an API key or an entity, and their use in this process. `quotas.ts` charges each chat completion to its accounts. */
 import { QuotaError, RateLimitError } from "../../base/errors.ts";
 import type { KeyLimits } from "../../base/schema/index.ts";
 import { TokenBucket } from "./token-bucket.ts";
 
-/** Bucket of a limit; null without the limit. Keeps its level when the limit changes. */
-function bucketFor(limit: number | null, bucket: TokenBucket | null): TokenBucket | null {
-  if (limit === null) return null;
-  if (bucket === null) return new TokenBucket(limit);
-  bucket.perMinute = limit;
-  return bucket;
-}
-
-/** Milliseconds after which a request over the limit of running choices may be sent again: when one ends is unknown. */
+/** Milliseconds after which a request over the limit of running choices may be sent again. The time at which a choice ends is unknown. */
 const RUNNING_RETRY_MS = 1000;
 
 /** Account of an API key or an entity: its limits, and how far they are used in this process. */
@@ -22,6 +14,7 @@ export class Account {
   #tokens: TokenBucket | null = null;
   /** Max choices that run at a time; null = no limit. */
   #maxRunning: number | null = null;
+  /** Choices that run now. */
   #running = 0;
 
   constructor(owner: string) {
@@ -57,7 +50,9 @@ export class Account {
    * @throws QuotaError `E_QUOTA` for more choices than may ever run at a time.
    */
   require(choices: number): void {
-    const [owner, running, max] = [this.#owner, this.#running, this.#maxRunning];
+    const owner = this.#owner;
+    const running = this.#running;
+    const max = this.#maxRunning;
     if (max !== null && choices > max)
       throw new QuotaError(
         `Expected at most ${max} choices in a request of ${owner} (\`running_choices\`), got ${choices}. Send several smaller requests`,
@@ -72,7 +67,7 @@ export class Account {
     this.#requireUnit("tokens_per_minute", this.#tokens, (bucket) => bucket.msUntil(1));
   }
 
-  /** Checks that a bucket holds a unit. */
+  /** Checks that a bucket holds a unit. `name` is the limit, and `waitMs` returns the time until a rejected request may be sent again. */
   #requireUnit(name: keyof KeyLimits, bucket: TokenBucket | null, waitMs: (bucket: TokenBucket) => number): void {
     if (bucket === null || bucket.level >= 1) return;
     const retryAfterMs = Math.ceil(waitMs(bucket));
@@ -98,4 +93,12 @@ export class Account {
   end(choices: number): void {
     this.#running -= choices;
   }
+}
+
+/** Returns the bucket of a limit per minute; null without the limit. A changed limit keeps the bucket with its use so far. */
+function bucketFor(limit: number | null, bucket: TokenBucket | null): TokenBucket | null {
+  if (limit === null) return null;
+  if (bucket === null) return new TokenBucket(limit);
+  bucket.perMinute = limit;
+  return bucket;
 }

@@ -1,4 +1,4 @@
-/** Headers of rate limits. */
+/** Headers of answers with the rate limits of the caller. */
 import type { Account } from "./account.ts";
 import type { TokenBucket } from "./token-bucket.ts";
 

@@ -3,7 +3,8 @@ import { joinChat, type ChatObserver, type ServiceObserver, type StartedChat } f
 import type { Charged } from "./quotas.ts";
 
 /**
- * Charges a chat completion to its accounts and reports its start. Returns its observer; null if nobody observes it.
+ * Charges a chat completion to its accounts and reports its start. Returns its observer; null without a charge and without an observer of
+ * the service.
  *
  * @throws RateLimitError `E_RATE_LIMIT`, QuotaError `E_QUOTA` for an account at a limit.
  */

@@ -17,7 +17,7 @@ const RECORD_INTERVAL_MS = 60_000;
 /** Max entities with limits in memory. */
 const MAX_ENTITIES = 10_000;
 
-/** API key with its limits; the sessions of an entity share one. */
+/** API key with its limits. All sessions of an entity count as one key. */
 export interface LimitedKey {
   /** Identifier of the key, as in `Principal.id`. */
   readonly key: string;
@@ -42,10 +42,12 @@ export interface Charged {
 /** Accounts of API keys and entities in this process. Several processes on one database each permit the limits of a minute. */
 export class Quotas {
   readonly #store: Store;
+  /** Accounts of keys and entities by identifier. */
   readonly #accounts = new Map<string, Account>();
+  /** Limits of entities by their names. */
   readonly #limits = new Lru<string, { readonly limits: EntityLimits; readonly readAtMs: number }>({ maxEntries: MAX_ENTITIES });
   /** Uses that are not recorded yet, by day, entity and key. */
-  #uses = new Map<string, Use>();
+  #pendingUses = new Map<string, Use>();
 
   constructor(store: Store) {
     this.#store = store;
@@ -53,17 +55,17 @@ export class Quotas {
 
   /** Returns the accounts that the requests of a key are charged to, with their present limits. */
   async chargedFor({ key, entity, limits }: LimitedKey): Promise<Charged> {
-    const ofKey = this.#account(key, "the API key");
-    ofKey.limit(limits);
-    const accounts = [ofKey];
+    const keyAccount = this.#account(key, "the API key");
+    keyAccount.limit(limits);
+    const accounts = [keyAccount];
     if (entity !== null) {
-      const ofEntity = this.accountOf(entity);
-      ofEntity.limit(await this.#limitsOf(entity));
-      accounts.push(ofEntity);
+      const entityAccount = this.accountOf(entity);
+      entityAccount.limit(await this.#limitsOf(entity));
+      accounts.push(entityAccount);
     }
     return {
       accounts,
-      enter: (choices) => chargeChat(accounts, choices, (used) => this.#add({ key_id: key, entity: entity ?? "", ...used })),
+      enter: (choices) => chargeChat(accounts, choices, (used) => this.#addUse({ key_id: key, entity: entity ?? "", ...used })),
     };
   }
 
@@ -89,36 +91,38 @@ export class Quotas {
 
   /** Records the use since the last call. */
   async record(): Promise<void> {
-    const uses = [...this.#uses.values()];
+    const uses = [...this.#pendingUses.values()];
     if (uses.length === 0) return;
-    this.#uses = new Map();
+    this.#pendingUses = new Map();
     await addUses(this.#store, uses).catch((error: unknown) => {
-      for (const use of uses) this.#add(use);
+      for (const use of uses) this.#addUse(use);
       throw error;
     });
   }
 
+  /** Returns the account with an identifier. `owner` names it in messages. */
   #account(id: string, owner: string): Account {
     return getOrInsert(this.#accounts, id, () => new Account(owner));
   }
 
-  /** Adds to the usage of a key. @param use - The day is today in UTC by default. */
-  #add({ day = new Date().toISOString().slice(0, 10), ...use }: Omit<Use, "day"> & { readonly day?: string }): void {
+  /** Adds to the pending use of a key on a day, by default today (UTC, `YYYY-MM-DD`). */
+  #addUse({ day = new Date().toISOString().slice(0, 10), ...use }: Omit<Use, "day"> & { readonly day?: string }): void {
     const id = `${day} ${use.entity} ${use.key_id}`;
-    const known = this.#uses.get(id);
-    this.#uses.set(id, {
+    const recorded = this.#pendingUses.get(id);
+    this.#pendingUses.set(id, {
       ...use,
       day,
-      requests: use.requests + (known?.requests ?? 0),
-      prompt_tokens: use.prompt_tokens + (known?.prompt_tokens ?? 0),
-      generated_tokens: use.generated_tokens + (known?.generated_tokens ?? 0),
+      requests: use.requests + (recorded?.requests ?? 0),
+      prompt_tokens: use.prompt_tokens + (recorded?.prompt_tokens ?? 0),
+      generated_tokens: use.generated_tokens + (recorded?.generated_tokens ?? 0),
     });
   }
 
+  /** Returns the limits of an entity, from memory for up to {@link MAX_AGE_MS}. */
   async #limitsOf(entity: string): Promise<EntityLimits> {
-    const known = this.#limits.get(entity);
+    const cached = this.#limits.get(entity);
     const nowMs = performance.now();
-    if (known !== undefined && nowMs - known.readAtMs < MAX_AGE_MS) return known.limits;
+    if (cached !== undefined && nowMs - cached.readAtMs < MAX_AGE_MS) return cached.limits;
     const limits = await findEntityLimits(this.#store, entity);
     this.#limits.set(entity, { limits, readAtMs: nowMs });
     return limits;
@@ -136,7 +140,8 @@ function chargeChat(
   const charge = (tokens: number) => accounts.forEach((account) => account.charge(tokens));
   /** Charged tokens of each choice. */
   const chargedTokens = new Array<number>(choices).fill(0);
-  let [promptTotal, generatedTotal] = [0, 0];
+  let promptTotal = 0;
+  let generatedTotal = 0;
   const generate = (choice: number, tokens: number) => {
     chargedTokens[choice] = (chargedTokens[choice] ?? 0) + tokens;
     generatedTotal += tokens;
@@ -147,8 +152,9 @@ function chargeChat(
       promptTotal += promptTokens;
       charge(promptTokens);
     },
-    // Charged one by one, so that the tokens of a cancelled request count, too. Other servers report the tokens of a choice at its end alone.
+    // Charged one by one, so that the tokens of a cancelled request count, too.
     token: (choice) => generate(choice, 1),
+    // Charges the tokens that were not reported one by one: answers of other servers report them only at the end of a choice.
     choiceFinished: ({ index, tokens }) => generate(index, Math.max(0, tokens - (chargedTokens[index] ?? 0))),
     ended() {
       for (const account of accounts) account.end(choices);

@@ -1,3 +1,4 @@
+/** Token bucket for limits per minute. */
 /** Milliseconds of a minute. */
 const MINUTE_MS = 60_000;
 /** Max milliseconds of {@link TokenBucket.nextTurnMs}. Clients of the OpenAI API ignore longer times. */
@@ -11,8 +12,10 @@ const MAX_TURN_MS = 60_000;
  */
 export class TokenBucket {
   #perMinute: number;
+  /** Units at the time {@link #levelAtMs}. */
   #level: number;
-  #atMs = performance.now();
+  /** Time of the last refill, by `performance.now()`. */
+  #levelAtMs = performance.now();
   /** Time of the last turn that was given to a rejected request. */
   #turnAtMs = -Infinity;
 
@@ -21,6 +24,7 @@ export class TokenBucket {
     this.#level = perMinute;
   }
 
+  /** Max units, which is also the refill per minute. */
   get perMinute(): number {
     return this.#perMinute;
   }
@@ -35,8 +39,8 @@ export class TokenBucket {
   /** Number of units in the bucket now, after the refill since the last read. */
   get level(): number {
     const nowMs = performance.now();
-    this.#level = Math.min(this.#perMinute, this.#level + ((nowMs - this.#atMs) / MINUTE_MS) * this.#perMinute);
-    this.#atMs = nowMs;
+    this.#level = Math.min(this.#perMinute, this.#level + ((nowMs - this.#levelAtMs) / MINUTE_MS) * this.#perMinute);
+    this.#levelAtMs = nowMs;
     return this.#level;
   }
 
@@ -46,13 +50,14 @@ export class TokenBucket {
   }
 
   /**
-   * Returns the milliseconds after which a rejected request should be repeated, and gives it the turn. Requests that are rejected at the same time get successive
-   * turns, so that each finds a unit when it returns.
+   * Returns the milliseconds after which a rejected request should be repeated, and gives it the turn. Requests that are rejected at the
+   * same time get successive turns, so that each finds a unit when it returns.
    */
   nextTurnMs(): number {
     const nowMs = performance.now();
     const freeAtMs = nowMs + this.msUntil(1);
-    this.#turnAtMs = Math.min(Math.max(freeAtMs, this.#turnAtMs + MINUTE_MS / this.#perMinute), nowMs + MAX_TURN_MS);
+    const afterLastTurnMs = this.#turnAtMs + MINUTE_MS / this.#perMinute;
+    this.#turnAtMs = Math.min(Math.max(freeAtMs, afterLastTurnMs), nowMs + MAX_TURN_MS);
     return this.#turnAtMs - nowMs;
   }
 

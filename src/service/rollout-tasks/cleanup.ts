@@ -16,10 +16,14 @@ export interface CleanupContext extends BlobContext {
   readonly space: Pick<DiskSpace, "freeing">;
 }
 
-/** Removes the rows and outcomes of deleted plans in the background, in small transactions. An interrupted removal continues at the next start. */
+/**
+ * Removes the rows and outcomes of deleted plans in the background, in small transactions. An interrupted removal continues at the next
+ * start.
+ */
 export class RolloutCleanup {
   readonly #context: CleanupContext;
-  #running: Promise<void> = Promise.resolve();
+  /** Current removals; never rejects. */
+  #removals: Promise<void> = Promise.resolve();
   #isClosed = false;
 
   constructor(context: CleanupContext) {
@@ -28,7 +32,7 @@ export class RolloutCleanup {
 
   /** Starts the removal of all plans that are marked as deleted, after a running one. */
   wake(): void {
-    this.#running = this.#running
+    this.#removals = this.#removals
       .then(() => this.#removeAll())
       .catch(logFailure(this.#context.logger, "Deleted rollout plans could not be removed"));
   }
@@ -39,10 +43,11 @@ export class RolloutCleanup {
     return async () => {
       this.#isClosed = true;
       await stop();
-      await this.#running;
+      await this.#removals;
     };
   }
 
+  /** Marks expired plans as deleted, and starts the removal of deleted plans. */
   async #expire(): Promise<void> {
     const { store, logger } = this.#context;
     const expired = await expirePlans(store).catch((error: unknown) => {
@@ -53,15 +58,16 @@ export class RolloutCleanup {
     this.wake();
   }
 
+  /** Removes the rows and outcomes of all plans that are marked as deleted. */
   async #removeAll(): Promise<void> {
     const { store, space } = this.#context;
     let planId = await nextDeletedPlan(store);
     while (planId !== undefined && !this.#isClosed) {
       const id = planId;
-      // Null once the plan had no more tasks and is deleted itself.
-      const removed = await space.freeing(() => deleteSomeTasks(store, id, TASKS_AT_ONCE));
-      for (const sha256 of removed ?? []) await removeBlob(this.#context, sha256);
-      if (removed === null) planId = await nextDeletedPlan(store);
+      // Digests of the outcomes of deleted tasks; null once the plan had no more tasks and was deleted itself.
+      const removedOutcomes = await space.freeing(() => deleteSomeTasks(store, id, TASKS_AT_ONCE));
+      for (const sha256 of removedOutcomes ?? []) await removeBlob(this.#context, sha256);
+      if (removedOutcomes === null) planId = await nextDeletedPlan(store);
       await setImmediate();
     }
   }

@@ -28,11 +28,11 @@ import { PlanWatch } from "./plan-watch.ts";
 import { planToWire } from "./wire.ts";
 
 /** Default of `lease_seconds`. */
-const LEASE_SECONDS = 60;
+const DEFAULT_LEASE_SECONDS = 60;
 /** Milliseconds between two searches for expired leases, while there are leases. */
 const EXPIRY_MS = 500;
-/** Milliseconds after a request for a plan's finished tasks in which a client is taken to follow the plan. */
-const FOLLOWED_MS = 60_000;
+/** Milliseconds for which a client counts as following a plan after each request for the plan's finished tasks. */
+const FOLLOW_MS = 60_000;
 
 /** Leases of the tasks of all plans. */
 export class RolloutLeases {
@@ -41,7 +41,7 @@ export class RolloutLeases {
   /** Notifies waiting requests of pending and finished tasks. */
   readonly changes = new Changes();
   /** Times of the last requests for the finished tasks of plans, by `performance.now()`. */
-  readonly #followed = new Map<string, number>();
+  readonly #followedAtMs = new Map<string, number>();
   /** Ends the search for expired leases; null while no task is leased. */
   #stopExpiry: (() => Promise<void>) | null = null;
   /** Number of calls of {@link #startExpiry}. */
@@ -75,13 +75,13 @@ export class RolloutLeases {
       const { revision } = this.changes;
       const leased = await this.#claim(store, request);
       if (leased.data.length > 0) {
-        // Nobody receives the tasks; others need not wait until their leases expire.
+        // The client has gone: releases the tasks, so that other workers need not wait until the leases expire.
         if (signal.aborted) await this.release(store, { leases: leased.data.map(({ id, lease_token }) => ({ id, lease_token })) });
         return leased;
       }
-      const leftMs = endsAtMs - performance.now();
-      if (leftMs <= 0 || signal.aborted || this.#isClosed) return leased;
-      await this.waitForChange(revision, { timeoutMs: leftMs, signal });
+      const remainingMs = endsAtMs - performance.now();
+      if (remainingMs <= 0 || signal.aborted || this.#isClosed) return leased;
+      await this.waitForChange(revision, { timeoutMs: remainingMs, signal });
     }
   }
 
@@ -95,25 +95,26 @@ export class RolloutLeases {
     }
   }
 
+  /** Claims pending tasks within one transaction; the answer has no tasks if none is pending. */
   async #claim(
     store: Store,
     { worker, environments, plan_id, rollout, max, lease_seconds: seconds }: LeaseRolloutsRequest,
   ): Promise<LeasedRollouts> {
-    const named = namedRollout(plan_id, rollout);
+    const namedTask = namedRollout(plan_id, rollout);
     const claim: Omit<Claim, "until"> = {
       worker,
       environments,
       planId: plan_id ?? null,
-      rollout: named?.rollout ?? null,
+      rollout: namedTask?.rollout ?? null,
       max: max ?? 1,
       token: randomUUID(),
     };
     const { tasks, plans } = await transactLocking(store, async (transaction) =>
-      claimTasks(transaction, { ...claim, until: await this.#untilOf(transaction, seconds) }),
+      claimTasks(transaction, { ...claim, until: await this.#leaseEnd(transaction, seconds) }),
     );
-    // Again, because the search may have ended since the request arrived.
+    // The search may have ended since the start of the request, when no task was leased.
     if (tasks.length > 0) this.#startExpiry();
-    else await this.#requirePlayable(store, environments, named);
+    else await this.#requirePlayable(store, environments, namedTask);
     return {
       data: tasks.map(({ id, plan_id, group_index, rollout_index, scenario }) => ({
         id,
@@ -139,6 +140,7 @@ export class RolloutLeases {
     if (this.#isFollowed(plan.id)) requireEnvironment(plan, environments);
   }
 
+  /** Checks that no client waits for another version of an environment that the worker plays. @throws ConflictError `E_CONFLICT` */
   async #requireSameVersions(store: Store, environments: LeaseRolloutsRequest["environments"]): Promise<void> {
     for (const { name, hash } of environments) {
       const other = await otherVersion(store, { name, hash });
@@ -148,28 +150,31 @@ export class RolloutLeases {
 
   /** Records that a client follows a plan. */
   follow(planId: string): void {
-    const now = performance.now();
-    for (const [id, time] of this.#followed) if (now - time > FOLLOWED_MS) this.#followed.delete(id);
-    this.#followed.set(planId, now);
+    const nowMs = performance.now();
+    for (const [id, requestedMs] of this.#followedAtMs) if (nowMs - requestedMs > FOLLOW_MS) this.#followedAtMs.delete(id);
+    this.#followedAtMs.set(planId, nowMs);
   }
 
+  /** Whether a client follows a plan. */
   #isFollowed(planId: string): boolean {
-    return performance.now() - (this.#followed.get(planId) ?? -Infinity) <= FOLLOWED_MS;
+    return performance.now() - (this.#followedAtMs.get(planId) ?? -Infinity) <= FOLLOW_MS;
   }
 
   /** Extends leases, and reports the ones that are lost. */
   async extend(store: Store, { leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
     this.#startExpiry();
     if (leases.length === 0) return { held: [], lost: [] };
-    const held = await transact(store, async (transaction) => extendLeases(transaction, leases, await this.#untilOf(transaction, seconds)));
+    const held = await transact(store, async (transaction) =>
+      extendLeases(transaction, leases, await this.#leaseEnd(transaction, seconds)),
+    );
     const leaseKey = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
-    const isHeld = new Set(held.map(leaseKey));
-    return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !isHeld.has(leaseKey(lease))).map(({ id }) => id) };
+    const heldKeys = new Set(held.map(leaseKey));
+    return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !heldKeys.has(leaseKey(lease))).map(({ id }) => id) };
   }
 
   /** Returns the end of a lease that starts now, ISO 8601, by the clock of the database. */
-  async #untilOf(transaction: Store, seconds: number | null | undefined): Promise<string> {
-    return new Date((await currentMs(this.#store, transaction)) + (seconds ?? LEASE_SECONDS) * 1000).toISOString();
+  async #leaseEnd(transaction: Store, seconds: number | null | undefined): Promise<string> {
+    return new Date((await currentMs(this.#store, transaction)) + (seconds ?? DEFAULT_LEASE_SECONDS) * 1000).toISOString();
   }
 
   /** Releases leases; returns their number. */
@@ -195,6 +200,7 @@ export class RolloutLeases {
     this.#stopExpiry ??= repeatEvery(expire, EXPIRY_MS);
   }
 
+  /** Ends expired leases, and stops the search once no task is leased. */
   async #expire(): Promise<void> {
     for (;;) {
       const now = new Date(await currentMs(this.#store, this.#store)).toISOString();
@@ -206,7 +212,7 @@ export class RolloutLeases {
       if (requeued + failed < TASKS_AT_ONCE) break;
     }
     const requests = this.#expiryRequests;
-    // A lease that began during the query may be missing in its answer.
+    // Keeps searching if a lease may have begun during the query, which its answer does not show.
     if ((await hasLeases(this.#store)) || requests !== this.#expiryRequests) return;
     const stop = this.#stopExpiry;
     this.#stopExpiry = null;

@@ -25,7 +25,8 @@ export function namedRollout(planId: LeaseRolloutsRequest["plan_id"], rollout: L
  * Checks that a rollout still needs a worker.
  *
  * @returns its plan.
- * @throws NotFoundError `E_NOT_FOUND` for an unknown plan or rollout, ConflictError `E_CONFLICT` for a cancelled plan or a finished rollout.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown plan or rollout, ConflictError `E_CONFLICT` for a cancelled plan or a finished
+ *   rollout.
  */
 export async function requireUnfinished(store: Store, { planId, rollout }: NamedRollout): Promise<RolloutPlanRow> {
   const plan = await getPlan(store, planId);
@@ -45,14 +46,14 @@ export async function requireUnfinished(store: Store, { planId, rollout }: Named
 export function requireEnvironment(plan: RolloutPlanRow, environments: LeaseRolloutsRequest["environments"]): void {
   const sameName = environments.filter(({ name }) => name === plan.environment);
   if (sameName.some(({ hash }) => hash === plan.environment_hash)) return;
-  const [other] = sameName;
-  if (other === undefined)
+  const [otherVersion] = sameName;
+  if (otherVersion === undefined)
     throw new ConflictError(
       `Rollout plan '${plan.id}' is for the environment '${plan.environment}', but the worker plays ${environments.map(({ name }) => `'${name}'`).join(", ")}. Start the worker with this environment, or on another queue`,
       { param: "environments" },
     );
   throw new ConflictError(
-    `The worker's environment '${plan.environment}' has the content hash ${other.hash.slice(0, 12)}, but rollout plan '${plan.id}' was made with ${plan.environment_hash.slice(0, 12)}. Start the worker with the same files as the training run`,
+    `The worker's environment '${plan.environment}' has the content hash ${otherVersion.hash.slice(0, 12)}, but rollout plan '${plan.id}' was made with ${plan.environment_hash.slice(0, 12)}. Start the worker with the same files as the training run`,
     { param: "environments" },
   );
 }

@@ -24,7 +24,8 @@ export interface Delivery {
 export class OutcomeWriter {
   readonly #store: Store;
   readonly #blobs: BlobStore;
-  readonly #waiting: { readonly delivery: Delivery; readonly result: Deferred<RolloutTaskRow | null> }[] = [];
+  /** Deliveries that are not part of a transaction yet, in order of arrival. */
+  readonly #queue: { readonly delivery: Delivery; readonly result: Deferred<RolloutTaskRow | null> }[] = [];
   /** Whether a transaction is running. */
   #isWriting = false;
 
@@ -40,17 +41,19 @@ export class OutcomeWriter {
    */
   finish(delivery: Delivery): Promise<RolloutTaskRow | null> {
     const result = deferred<RolloutTaskRow | null>();
-    this.#waiting.push({ delivery, result });
+    this.#queue.push({ delivery, result });
     void this.#write();
     return result.promise;
   }
 
+  /** Records all queued deliveries, in batches. Returns at once if another call is doing so. */
   async #write(): Promise<void> {
     if (this.#isWriting) return;
     this.#isWriting = true;
     try {
-      while (this.#waiting.length > 0) {
-        const batch = this.#waiting.splice(0, MAX_BATCH).toSorted((a, b) => byPlan(a.delivery, b.delivery));
+      while (this.#queue.length > 0) {
+        // In the order of plans: transactions of several processes that lock the rows of plans in the same order cannot deadlock.
+        const batch = this.#queue.splice(0, MAX_BATCH).toSorted((a, b) => byPlan(a.delivery, b.delivery));
         try {
           const rows = await transact(this.#store, async (transaction) => {
             const finished: (RolloutTaskRow | BlobRemovedError | null)[] = [];

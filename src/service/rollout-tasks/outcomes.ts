@@ -41,17 +41,18 @@ export async function deliverOutcome(
   const sizeBytes = checked.bytes.byteLength;
   if (task.finished_seq === null) await requireRoom(context, task.plan_id, sizeBytes);
   await space.requireSpace(sizeBytes);
-  const blob = await blobs.write(once(checked.bytes), { maxBytes: sizeBytes });
+  const blob = await blobs.write(singleChunk(checked.bytes), { maxBytes: sizeBytes });
   const { sha256 } = blob;
   try {
     const state = checked.isFailure ? ("failed" as const) : ("done" as const);
     const end = { state, error_message: null, outcome_sha256: sha256, outcome_bytes: sizeBytes };
     const finished = await writer.finish({ lease: { id: task.id, lease_token: token.toLowerCase() }, plan_id: task.plan_id, blob, end });
     if (finished !== null) return taskToWire(finished, "open");
-    const now = await getTask(store, task.id);
-    requireLease(now, token);
-    if (now.outcome_sha256 !== sha256) throw otherOutcome(now);
-    return taskToWire(now, now.plan_status);
+    // The lease was lost meanwhile, or the task has been finished, perhaps by an earlier attempt of the same delivery.
+    const currentTask = await getTask(store, task.id);
+    requireLease(currentTask, token);
+    if (currentTask.outcome_sha256 !== sha256) throw otherOutcomeError(currentTask);
+    return taskToWire(currentTask, currentTask.plan_status);
   } finally {
     blob.release();
     // Has no effect if the task refers to the blob.
@@ -59,7 +60,8 @@ export async function deliverOutcome(
   }
 }
 
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
+/** Yields bytes as one chunk. */
+async function* singleChunk(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
   yield bytes;
 }
 
@@ -88,12 +90,13 @@ function requireLease(task: PlannedTask, token: string): void {
     throw new ConflictError(`Rollout plan '${task.plan_id}' is cancelled; drop the outcome`, { param: "plan_id" });
   }
   if (task.lease_token === token.toLowerCase() && task.error_message === null) return;
-  const reason =
-    task.error_message ?? `its lease has expired, and ${task.worker === null ? "it was released" : `'${task.worker}' has leased it since`}`;
+  const successor = task.worker === null ? "it was released" : `'${task.worker}' has leased it since`;
+  const reason = task.error_message ?? `its lease has expired, and ${successor}`;
   throw new ConflictError(`Rollout task '${task.id}' does not accept the outcome: ${reason}. Drop the outcome`, { param: "lease_token" });
 }
 
-function otherOutcome({ id }: RolloutTaskRow): ConflictError {
+/** Returns the error of a delivery that differs from the recorded one. */
+function otherOutcomeError({ id }: RolloutTaskRow): ConflictError {
   return new ConflictError(`Rollout task '${id}' has another outcome, delivered with the same lease. Drop the new one`, {
     param: "lease_token",
   });

@@ -19,16 +19,16 @@ interface WatchContext {
 
 /**
  * Watch for changes of rollout plans and their tasks by other processes of the same database, while requests wait for them. Runs one query
- * per second for all waiting requests of the process; none on a database of this process alone.
+ * per second for all waiting requests of the process; none on a database that only this process uses.
  */
 export class PlanWatch {
   readonly #context: WatchContext;
   /** Number of waiting requests. */
-  #waiting = 0;
+  #waitingRequests = 0;
   /** Progress of all plans at the last query, as JSON; null before the first one. */
   #lastProgress: string | null = null;
   /** Stops the watch; null while no request waits. */
-  #stop: (() => Promise<void>) | null = null;
+  #stopPolling: (() => Promise<void>) | null = null;
 
   constructor(context: WatchContext) {
     this.#context = context;
@@ -38,16 +38,19 @@ export class PlanWatch {
   start(): () => Promise<void> {
     const { store, logger } = this.#context;
     if (!isShared(store)) return () => Promise.resolve();
-    this.#waiting++;
-    this.#stop ??= repeatEvery(() => this.#poll().catch(logFailure(logger, "Changes of rollout plans could not be read")), POLL_MS);
+    this.#waitingRequests++;
+    this.#stopPolling ??= repeatEvery(() => this.#poll().catch(logFailure(logger, "Changes of rollout plans could not be read")), POLL_MS);
     return async () => {
-      if (--this.#waiting > 0) return;
-      const stop = this.#stop;
-      this.#stop = this.#lastProgress = null;
+      this.#waitingRequests--;
+      if (this.#waitingRequests > 0) return;
+      const stop = this.#stopPolling;
+      this.#stopPolling = null;
+      this.#lastProgress = null;
       await stop?.();
     };
   }
 
+  /** Compares the progress of all plans with the last query. */
   async #poll(): Promise<void> {
     const { store, onChange } = this.#context;
     const progress = JSON.stringify(await progressOfPlans(store));

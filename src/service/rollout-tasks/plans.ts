@@ -12,9 +12,9 @@ import { entityFor, requireAllModels } from "../store/visibility.ts";
 import { planSettings } from "./wire.ts";
 
 /** Default of `max_leases`. */
-const MAX_LEASES = 5;
+const DEFAULT_MAX_LEASES = 5;
 /** Default of `expires_in_seconds`: a week. */
-const EXPIRES_IN_SECONDS = 7 * 86_400;
+const DEFAULT_EXPIRES_IN_SECONDS = 7 * 86_400;
 
 /** Returns the row of a new plan without tasks. @throws NotFoundError `E_NOT_FOUND` if its model does not exist. */
 export async function newPlan(store: Store, request: CreateRolloutPlanRequest): Promise<RolloutPlanRow> {
@@ -31,14 +31,14 @@ export async function newPlan(store: Store, request: CreateRolloutPlanRequest): 
     settings: JSON.stringify(planSettings(request)),
     metadata: JSON.stringify(request.metadata ?? {}),
     group_size: request.group_size,
-    max_leases: request.max_leases ?? MAX_LEASES,
+    max_leases: request.max_leases ?? DEFAULT_MAX_LEASES,
     status: "open",
     tasks: 0,
     finished: 0,
     failed: 0,
     outcome_bytes: 0,
     created_at: new Date(now).toISOString(),
-    expires_at: new Date(now + (request.expires_in_seconds ?? EXPIRES_IN_SECONDS) * 1000).toISOString(),
+    expires_at: new Date(now + (request.expires_in_seconds ?? DEFAULT_EXPIRES_IN_SECONDS) * 1000).toISOString(),
   };
 }
 
@@ -64,14 +64,14 @@ export async function addPlanGroups(
   return transact(store, async (transaction) => {
     const plan = await getPlan(transaction, planId);
     requireOpenPlan(plan);
-    const after = await addGroups(transaction, plan, rows);
-    if (after.tasks > maxRolloutTasks) {
+    const updatedPlan = await addGroups(transaction, plan, rows);
+    if (updatedPlan.tasks > maxRolloutTasks) {
       throw new TooLargeError(
-        `Expected at most ${maxRolloutTasks} tasks in a rollout plan, got ${after.tasks}. Create another plan, or raise the service's limit`,
+        `Expected at most ${maxRolloutTasks} tasks in a rollout plan, got ${updatedPlan.tasks}. Create another plan, or raise the service's limit`,
         { param: "groups" },
       );
     }
-    return after;
+    return updatedPlan;
   });
 }
 

@@ -8,7 +8,8 @@ import type { RolloutFiles } from "../training-data/stored-rollout.ts";
 import { subjectOf } from "./outcomes.ts";
 
 /** Max bytes of the stored rollouts of a job. */
-const MAX_BYTES = 1024 ** 3;
+const MAX_TOTAL_BYTES = 1024 ** 3;
+/** Request field with the groups, for errors. */
 const PARAM = "trajectory_groups";
 
 /**
@@ -25,7 +26,7 @@ export async function useRollouts<T>(
 ): Promise<T> {
   const tasks = new Map((await findTasks(store, ids)).map((task) => [task.id, task]));
   const filesByTask: Record<string, FileDigest & { readonly subject: string }> = {};
-  let bytes = 0;
+  let totalBytes = 0;
   for (const id of ids) {
     const task = tasks.get(id);
     if (task === undefined)
@@ -39,12 +40,15 @@ export async function useRollouts<T>(
     if (Object.hasOwn(filesByTask, id))
       throw new ArgumentError(`Expected each rollout task once, got '${id}' twice. Leave one out`, { param: PARAM });
     const digest = { sha256: task.outcome_sha256, size_bytes: task.outcome_bytes ?? 0 };
-    bytes += digest.size_bytes;
-    if (bytes > MAX_BYTES)
-      throw new TooLargeError(`Expected stored rollouts of at most ${MAX_BYTES} bytes in a job. Train on fewer groups`, { param: PARAM });
+    totalBytes += digest.size_bytes;
+    if (totalBytes > MAX_TOTAL_BYTES)
+      throw new TooLargeError(`Expected stored rollouts of at most ${MAX_TOTAL_BYTES} bytes in a job. Train on fewer groups`, {
+        param: PARAM,
+      });
     filesByTask[id] = { ...digest, subject: subjectOf(task) };
   }
-  return files.useContents(Object.values(filesByTask), (paths) =>
-    use(Object.fromEntries(Object.entries(filesByTask).map(([id, { sha256 }]) => [id, paths[sha256]!]))),
-  );
+  return files.useContents(Object.values(filesByTask), (pathsByDigest) => {
+    const pathsByTask = Object.entries(filesByTask).map(([id, { sha256 }]) => [id, pathsByDigest[sha256]!]);
+    return use(Object.fromEntries(pathsByTask));
+  });
 }

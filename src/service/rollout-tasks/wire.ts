@@ -25,9 +25,9 @@ export function planSettings(request: CreateRolloutPlanRequest): PlanSettings {
 
 /** Converts a plan that is not deleted. */
 export function planToWire(row: RolloutPlanRow): RolloutPlan {
-  const { settings, metadata, status, ...rest } = row;
+  const { settings, metadata, status, ...columns } = row;
   return {
-    ...rest,
+    ...columns,
     ...(JSON.parse(settings) as PlanSettings),
     metadata: JSON.parse(metadata) as JsonObject as RolloutPlan["metadata"],
     // A deleted plan is only seen by requests that started before its deletion.

@@ -17,10 +17,12 @@ import type { ArtifactFileRow } from "../store/tables.ts";
 
 /** Name of the data file that every kind of data may have. */
 const PLAIN_FILE = "train.jsonl";
+/** Name of the optional file with the number of lines. */
 const METADATA_FILE = "metadata.json";
 /** Milliseconds of reading after which the event loop gets a turn, because reading shares a thread with other work. */
 const YIELD_AFTER_MS = 8;
-const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
 
 /** Kind of training data: its file, and the names of its lines. */
 export interface LineFormat {
@@ -64,6 +66,7 @@ export function dataBytes({ artifact }: Pick<LineSource, "artifact">, format: Li
   return artifact.files.reduce((sum, file) => sum + (isDataFile(file, format) ? file.size_bytes : 0), 0);
 }
 
+/** Whether a file may be the data file of a version. */
 function isDataFile({ path }: ArtifactFileRow, format: LineFormat): boolean {
   return path === format.file || path === PLAIN_FILE;
 }
@@ -107,9 +110,9 @@ function dataFile(artifact: StoredArtifact, format: LineFormat, param: string): 
       param,
     });
   }
-  const found = artifact.files.filter((file) => isDataFile(file, format));
-  const [file] = found;
-  if (file === undefined || found.length > 1) {
+  const candidates = artifact.files.filter((file) => isDataFile(file, format));
+  const [file] = candidates;
+  if (file === undefined || candidates.length > 1) {
     const names = artifact.files
       .map((other) => other.path)
       .slice(0, 10)
@@ -141,25 +144,28 @@ async function* numberedLines(
     const text = isUtf8(line) ? line.toString("utf8") : null;
     return { text: number === 1 ? (text?.replace(/^\uFEFF/, "") ?? null) : text, number };
   };
-  let parts: Buffer[] = [];
-  let length = 0;
-  const keep = (part: Buffer): void => {
-    parts.push(part);
-    length += part.length;
-    if (length > MAX_DATA_LINE_BYTES)
+  // Parts of the current line from several chunks, and their total length.
+  let lineParts: Buffer[] = [];
+  let lineBytes = 0;
+  const addPart = (part: Buffer): void => {
+    lineParts.push(part);
+    lineBytes += part.length;
+    if (lineBytes > MAX_DATA_LINE_BYTES)
       throw new DataError(`${name} line ${number + 1}: expected a line of at most ${MAX_DATA_LINE_BYTES} bytes, got more`, { param });
   };
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {
-      let start = 0;
-      for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
-        keep(chunk.subarray(start, end));
-        yield lineOf(parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts));
-        [parts, length, start] = [[], 0, end + 1];
+      let lineStart = 0;
+      for (let lineEnd = chunk.indexOf(LINE_FEED); lineEnd !== -1; lineEnd = chunk.indexOf(LINE_FEED, lineStart)) {
+        addPart(chunk.subarray(lineStart, lineEnd));
+        yield lineOf(lineParts.length === 1 ? (lineParts[0] as Buffer) : Buffer.concat(lineParts));
+        lineParts = [];
+        lineBytes = 0;
+        lineStart = lineEnd + 1;
       }
-      if (start < chunk.length) keep(chunk.subarray(start));
+      if (lineStart < chunk.length) addPart(chunk.subarray(lineStart));
     }
-    if (length > 0) yield lineOf(Buffer.concat(parts));
+    if (lineBytes > 0) yield lineOf(Buffer.concat(lineParts));
   } finally {
     stream.destroy();
   }
@@ -172,9 +178,9 @@ function readLine<T>(
   { read, format, param }: { readonly read: (value: unknown, where: string) => T; readonly format: LineFormat; readonly param: string },
 ): T {
   if (text === null) throw new DataError(`${where}: not UTF-8. Write the file in UTF-8 and upload it as a new version`, { param });
-  const lone = loneSurrogateIn(text);
-  if (lone !== null)
-    throw new DataError(`${where}: half of a surrogate pair, the escape sequence ${lone} alone. Send both halves`, { param });
+  const loneSurrogate = loneSurrogateIn(text);
+  if (loneSurrogate !== null)
+    throw new DataError(`${where}: half of a surrogate pair, the escape sequence ${loneSurrogate} alone. Send both halves`, { param });
   try {
     const value = parseNestedJson(text);
     checkFieldLimits(value, format.limits);

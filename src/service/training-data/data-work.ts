@@ -32,10 +32,11 @@ export interface OpenRlRequest {
 }
 
 /** Key of a stored rollout in an RL request. The trajectories of a small request with this key may be large. */
-const STORED = '"stored_rollout"';
+const STORED_ROLLOUT_KEY = '"stored_rollout"';
 /** Max bytes of batches kept between the acceptance of their jobs and the start. */
-const BATCH_BYTES = 64 * 1024 * 1024;
+const MAX_BATCH_BYTES = 64 * 1024 * 1024;
 
+/** Work thread with the tasks of training data. */
 type DataThread = TaskThread<DataTasks & TokenizerTasks>;
 
 /** Runs the slow steps of training data, on the serving thread or a work thread depending on the size of the input. */
@@ -43,7 +44,7 @@ export class DataWork {
   readonly #pool: WorkPool;
   readonly #tokenizers: SharedTokenizers;
   /** Batches of accepted jobs that have not started, by job id. Others are built again from the job's file. */
-  readonly #batches = new Lru<string, RlBatch>({ maxWeight: BATCH_BYTES });
+  readonly #batches = new Lru<string, RlBatch>({ maxWeight: MAX_BATCH_BYTES });
   /** Number of RL requests that work threads have opened; the identifier of the next one. */
   #openedRequests = 0;
 
@@ -54,17 +55,17 @@ export class DataWork {
 
   /** Parses the body of an RL job and calls `use` with the result. Transfers the buffer of `bytes`. */
   async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    if (bytes.length <= SMALL_JSON_BYTES && !Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(STORED)) {
+    if (bytes.length <= SMALL_JSON_BYTES && !Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(STORED_ROLLOUT_KEY)) {
       const { head, groups } = await readRlRequest(bytes);
-      return use({ head, accept: async (plan) => this.#keep(plan, await acceptGroups(groups, plan, this.#tokenizers.source)) });
+      return use({ head, accept: async (plan) => this.#cacheBatch(plan, await acceptGroups(groups, plan, this.#tokenizers.source)) });
     }
-    const own = ownBuffer(bytes);
+    const buffer = ownBuffer(bytes);
     const id = this.#openedRequests++;
     return this.#pool.use(async (thread: DataThread) => {
-      const head = await thread.run("openRl", { id, bytes: new Uint8Array(own) }, { transfer: [own], signal });
+      const head = await thread.run("openRl", { id, bytes: new Uint8Array(buffer) }, { transfer: [buffer], signal });
       const accept = async (plan: RlJobPlan) => {
         await this.#tokenizers.share(thread, plan.base.directory);
-        return this.#keep(plan, await thread.run("acceptRl", { id, plan }));
+        return this.#cacheBatch(plan, await thread.run("acceptRl", { id, plan }));
       };
       try {
         return await use({ head, accept });
@@ -75,7 +76,8 @@ export class DataWork {
     }, signal);
   }
 
-  #keep({ jobId }: RlJobPlan, { batch, ...accepted }: AcceptedGroups): Omit<AcceptedGroups, "batch"> {
+  /** Caches the batch of accepted groups, and returns the rest of the result. */
+  #cacheBatch({ jobId }: RlJobPlan, { batch, ...accepted }: AcceptedGroups): Omit<AcceptedGroups, "batch"> {
     const bytes = batchBuffers(batch).reduce((sum, { byteLength }) => sum + byteLength, 0);
     this.#batches.set(jobId, batch, bytes);
     return accepted;
@@ -86,11 +88,11 @@ export class DataWork {
     this.#batches.delete(jobId);
   }
 
-  /** Returns the training batch of an accepted job, once without reading the job's file; see `batchOf`. */
+  /** Returns the training batch of an accepted job: the first time from memory if it is cached, else built from the job's file. */
   async rlBatch(plan: Omit<RlJobPlan, "rollouts">, signal: AbortSignal): Promise<RlBatch> {
-    const kept = this.#batches.peek(plan.jobId);
+    const cached = this.#batches.peek(plan.jobId);
     this.#batches.delete(plan.jobId);
-    if (kept !== undefined) return kept;
+    if (cached !== undefined) return cached;
     if ((await groupsBytes(plan.directory, plan.jobId)) <= SMALL_JSON_BYTES) return batchOf(plan, this.#tokenizers.source, signal);
     return this.#pool.use(async (thread: DataThread) => {
       await this.#tokenizers.share(thread, plan.base.directory);
@@ -101,8 +103,8 @@ export class DataWork {
   /** Validates the outcome of a rollout task; see `checkOutcome` of `rl-request.ts`. Transfers the buffer of `bytes`. */
   async checkOutcome(bytes: Uint8Array): Promise<CheckedOutcome> {
     if (bytes.length <= SMALL_JSON_BYTES) return checkOutcome(bytes);
-    const own = ownBuffer(bytes);
-    return this.#pool.use((thread: DataThread) => thread.run("checkOutcome", new Uint8Array(own), { transfer: [own] }));
+    const buffer = ownBuffer(bytes);
+    return this.#pool.use((thread: DataThread) => thread.run("checkOutcome", new Uint8Array(buffer), { transfer: [buffer] }));
   }
 
   /** Reads training data; see `readExampleData`. */

@@ -16,6 +16,7 @@ const PARAM = "training_data_url";
 /** Kind of the lines: supervised examples with their trained turns, or preference pairs. */
 export type ExampleKind = { readonly name: "sft"; readonly assistantTurns: "all" | "last" } | { readonly name: "preference" };
 
+/** Formats of the lines by kind. */
 const FORMATS: Readonly<Record<ExampleKind["name"], LineFormat>> = {
   sft: { file: "trajectories.jsonl", countKey: "num_trajectories", limits: TRAJECTORY_LIMITS },
   preference: { file: "preferences.jsonl", countKey: "num_pairs", limits: PREFERENCE_LIMITS },
@@ -86,30 +87,30 @@ export async function readExampleData(source: ExampleSource, { tokenizer, signal
   let droppedTokens = 0;
   let missingBytes = 0;
   let examplesWithMissingBytes = 0;
-  let count = 0;
-  const read = (value: unknown, where: string) => sequencesOf(value, where, source, tokenizer);
+  let lineCount = 0;
+  const read = (value: unknown, where: string) => tokenizeLine(value, where, source, tokenizer);
   const { file, lines } = readDataLines(source, FORMATS[kind.name], read, signal);
-  for await (const line of lines) {
-    count++;
-    droppedSequences += line.droppedSequences;
-    droppedTokens += line.droppedTokens;
-    missingBytes += line.missingBytes;
-    if (line.missingBytes > 0) examplesWithMissingBytes++;
-    if (line.sequences.length > 0) examples.push(line.sequences);
+  for await (const tokenized of lines) {
+    lineCount++;
+    droppedSequences += tokenized.droppedSequences;
+    droppedTokens += tokenized.droppedTokens;
+    missingBytes += tokenized.missingBytes;
+    if (tokenized.missingBytes > 0) examplesWithMissingBytes++;
+    if (tokenized.sequences.length > 0) examples.push(tokenized.sequences);
   }
   if (examples.length === 0) {
-    const why =
-      count === 0
+    const reason =
+      lineCount === 0
         ? "the file is empty"
-        : `all of its ${count} ${NOUNS[kind.name]} are longer than the model's context of ${base.contextLength} tokens`;
-    throw new DataError(`${file}: nothing to train: ${why}`, { param });
+        : `all of its ${lineCount} ${NOUNS[kind.name]} are longer than the model's context of ${base.contextLength} tokens`;
+    throw new DataError(`${file}: nothing to train: ${reason}`, { param });
   }
-  const droppedExamples = count - examples.length;
+  const droppedExamples = lineCount - examples.length;
   return { examples, droppedSequences, droppedTokens, droppedExamples, missingBytes, examplesWithMissingBytes };
 }
 
 /** Tokenizes the value of one line. */
-function sequencesOf(value: unknown, where: string, { base, kind }: ExampleSource, tokenizer: ChatTokenizer): SftSequences {
+function tokenizeLine(value: unknown, where: string, { base, kind }: ExampleSource, tokenizer: ChatTokenizer): SftSequences {
   if (kind.name === "sft")
     return sftSequences(readSftExample(value, where), tokenizer, base, { assistantTurns: kind.assistantTurns, where });
   const pairLine = readPreferencePair(value, where, { parseText: parseNestedJson });

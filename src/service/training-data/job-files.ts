@@ -1,4 +1,4 @@
-/** Files of an unfinished RL job: its trajectory groups, which are its payload. */
+/** Files of an unfinished RL job: its trajectory groups, written before the job is accepted and read when it runs. */
 import { createHash } from "node:crypto";
 import { mkdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
 /** File with the trajectory groups of an RL job, one group per line. */
-const PAYLOAD = "groups.jsonl";
+const GROUPS_FILE = "groups.jsonl";
 
 const LINE_FEED = 0x0a;
 
@@ -25,7 +25,7 @@ export async function writeGroups(directory: DataDirectory, jobId: string, group
     await mkdir(path, { mode: 0o700 });
     await syncDirectory(directory.jobs);
     const lines = new GroupLines(groups);
-    await writeDurably(join(path, PAYLOAD), lines);
+    await writeDurably(join(path, GROUPS_FILE), lines);
     return { [storedGroups(jobId)]: lines.digest() };
   } catch (error) {
     await remove(path);
@@ -35,11 +35,12 @@ export async function writeGroups(directory: DataDirectory, jobId: string, group
 
 /** Returns the size of a job's groups on disk in bytes; 0 if the file is missing. */
 export function groupsBytes(directory: DataDirectory, jobId: string): Promise<number> {
-  return sizeOf(join(jobDirectory(directory, jobId), PAYLOAD));
+  return sizeOf(join(jobDirectory(directory, jobId), GROUPS_FILE));
 }
 
+/** Returns the name of the file for errors. */
 function subjectOf(jobId: string): string {
-  return `File '${PAYLOAD}' of training job '${jobId}'`;
+  return `File '${GROUPS_FILE}' of training job '${jobId}'`;
 }
 
 /** Calls `use` while the groups are on disk, verified. @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged. */
@@ -55,7 +56,7 @@ export function useGroups<T>(files: StoredFiles, job: JobRow, use: () => Promise
 export async function readJobGroups(directory: DataDirectory, jobId: string): Promise<TrajectoryGroup[]> {
   try {
     const groups: TrajectoryGroup[] = [];
-    await closing(await openRegularFile(join(jobDirectory(directory, jobId), PAYLOAD)), async (file) => {
+    await closing(await openRegularFile(join(jobDirectory(directory, jobId), GROUPS_FILE)), async (file) => {
       for await (const line of linesOf(file)) groups.push(JSON.parse(line) as TrajectoryGroup);
     });
     return groups;
@@ -64,7 +65,14 @@ export async function readJobGroups(directory: DataDirectory, jobId: string): Pr
   }
 }
 
-/** Groups as lines of JSON, serialized one after the other while they are written, because all of them may exceed the length of a string. */
+/** Removes the groups and the progress of a finished job. */
+export async function removeJobFiles(storage: Pick<Storage, "remove">, jobId: string): Promise<void> {
+  await storage.remove(storedJob(jobId));
+}
+
+/**
+ * Groups as lines of JSON, serialized one after the other while they are written, because all of them may exceed the length of a string.
+ */
 class GroupLines implements Iterable<Uint8Array> {
   readonly #groups: readonly TrajectoryGroup[];
   readonly #hash = createHash("sha256");
@@ -103,9 +111,4 @@ async function* linesOf(file: FileHandle): AsyncGenerator<string, void> {
     if (start < piece.length) parts.push(piece.subarray(start));
   }
   if (parts.length > 0) yield Buffer.concat(parts).toString("utf8");
-}
-
-/** Removes the payload and the progress of a finished job. */
-export async function removeJobFiles(storage: Pick<Storage, "remove">, jobId: string): Promise<void> {
-  await storage.remove(storedJob(jobId));
 }

@@ -3,29 +3,31 @@ import type { TokenSequence } from "../../learner/index.ts";
 import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
 import type { ExampleData } from "./example-data.ts";
 
-/** {@link ExampleData} with all sequences concatenated. */
+/** {@link ExampleData} with all sequences concatenated: E examples, S sequences, T tokens. */
 export interface PackedExamples extends Omit<ExampleData, "examples"> {
-  /** Number of sequences per example. */
+  /** Number of sequences per example, shape `[E]`. */
   readonly counts: Int32Array;
-  /** Number of tokens per sequence. */
+  /** Number of tokens per sequence, shape `[S]`. */
   readonly lengths: Int32Array;
-  /** Weight per sequence; NaN for a sequence without a weight. */
+  /** Weight per sequence, shape `[S]`; NaN for a sequence without a weight. */
   readonly weights: Float64Array;
+  /** Tokens of all sequences, shape `[T]`. */
   readonly tokens: Int32Array;
+  /** Loss mask of all sequences, shape `[T]`. */
   readonly mask: Uint8Array;
 }
 
 /** Packs training data for transfer. */
-export function packExamples({ examples, ...totals }: ExampleData): PackedExamples {
+export function packExamples({ examples, ...counters }: ExampleData): PackedExamples {
   const sequences = examples.flat();
-  const total = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  const tokenCount = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
   const packed = {
-    ...totals,
+    ...counters,
     counts: Int32Array.from(examples, (example) => example.length),
     lengths: Int32Array.from(sequences, ({ tokens }) => tokens.length),
     weights: Float64Array.from(sequences, ({ weight }) => weight ?? NaN),
-    tokens: new Int32Array(total),
-    mask: new Uint8Array(total),
+    tokens: new Int32Array(tokenCount),
+    mask: new Uint8Array(tokenCount),
   };
   let offset = 0;
   for (const { tokens, mask } of sequences) {
@@ -42,9 +44,10 @@ export function buffersOf({ counts, lengths, weights, tokens, mask }: PackedExam
 }
 
 /** Unpacks training data in time slices, so that the event loop is not blocked. */
-export async function unpackExamples({ counts, lengths, weights, tokens, mask, ...totals }: PackedExamples): Promise<ExampleData> {
+export async function unpackExamples({ counts, lengths, weights, tokens, mask, ...counters }: PackedExamples): Promise<ExampleData> {
   function* unpacked(): Steps<TokenSequence[][]> {
-    let [sequenceIndex, offset] = [0, 0];
+    let sequenceIndex = 0;
+    let offset = 0;
     const examples: TokenSequence[][] = [];
     for (const count of counts) {
       const example: TokenSequence[] = [];
@@ -61,5 +64,5 @@ export async function unpackExamples({ counts, lengths, weights, tokens, mask, .
     }
     return examples;
   }
-  return { ...totals, examples: await runStepsInSlices(unpacked()) };
+  return { ...counters, examples: await runStepsInSlices(unpacked()) };
 }

@@ -9,11 +9,13 @@ import type { StoredArtifact } from "../store/artifacts.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import { readDataLines, useLines, type LineFormat, type LineSource } from "./data-lines.ts";
 
+/** Format of the lines; `num_rows` is a member of the metadata. */
 const FORMAT: LineFormat = { file: "train.jsonl", countKey: "num_rows", limits: TRAJECTORY_LIMITS };
 
 /** Codes of errors that a row causes. */
 export const DATA_ERRORS: readonly ErrorCode[] = ["E_ARGUMENT", "E_DATA", "E_UNSUPPORTED"];
 
+/** Members of a row with a meaning; all others are fields for the grader. */
 const rowSchema = z.looseObject({
   messages: z.array(requestMessage).min(1),
   tools: z.array(tool).nullish(),
@@ -46,6 +48,7 @@ export async function readReinforcementRows(artifact: StoredArtifact, options: R
   return useLines(artifact, FORMAT, options, (source) => readRows(source, options));
 }
 
+/** Reads and checks the rows of a verified file. */
 async function readRows(source: LineSource, { param, check, signal }: ReinforcementReading): Promise<ReinforcementRow[]> {
   const { file, lines } = readDataLines(source, FORMAT, (value, where) => ({ row: rowOf(value), where }), signal);
   const rows: ReinforcementRow[] = [];
@@ -63,6 +66,7 @@ async function readRows(source: LineSource, { param, check, signal }: Reinforcem
   return rows;
 }
 
+/** Converts a line to a row. @throws DataError `E_DATA` if the last message is not from the user. */
 function rowOf(value: unknown): ReinforcementRow {
   const { messages, tools } = requireValid(rowSchema, value);
   const { role } = last(messages);

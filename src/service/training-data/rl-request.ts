@@ -52,17 +52,21 @@ export interface AcceptedGroups {
   readonly batch: RlBatch;
 }
 
-/** Validates the trajectories of an RL request one by one, so that the work can be divided into time slices. */
-function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<SentGroup[]> {
+/** Parses the body of an RL job. @throws ArgumentError `E_ARGUMENT` naming the first invalid fields. */
+export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
+  const { value, digest } = readBody("rl", bytes);
+  const groups = await runStepsInSlices(validateGroups(value.trajectory_groups));
+  const head = { modelId: value.model_id, config: value.experimental_config ?? null, digest, storedRollouts: storedIds(groups) };
+  return { head, groups };
+}
+
+/** Validates the groups of an RL request. Yields after each trajectory, so that the work can be divided into time slices. */
+function* validateGroups(values: RlEnvelope["trajectory_groups"]): Steps<SentGroup[]> {
   const groups: SentGroup[] = [];
-  for (const [groupIndex, group] of given.entries()) {
+  for (const [groupIndex, group] of values.entries()) {
     const trajectories: SentGroup["trajectories"][number][] = [];
     for (const [index, value] of group.trajectories.entries()) {
-      const path = ["trajectory_groups", groupIndex, "trajectories", index];
-      const stored = readStoredRollout(value, path);
-      const read = stored === undefined ? validateTrajectory(value) : null;
-      // The schema produces the error of an invalid trajectory, with its path in the body.
-      trajectories.push(stored ?? (read?.success === true ? read.data : requireValid(trajectory, value, path)));
+      trajectories.push(readTrajectory(value, ["trajectory_groups", groupIndex, "trajectories", index]));
       yield;
     }
     groups.push({ ...group, trajectories });
@@ -70,12 +74,13 @@ function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<SentGroup[]> {
   return groups;
 }
 
-/** Parses the body of an RL job. @throws ArgumentError `E_ARGUMENT` naming the first invalid fields. */
-export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
-  const { value, digest } = readBody("rl", bytes);
-  const groups = await runStepsInSlices(groupsOf(value.trajectory_groups));
-  const head = { modelId: value.model_id, config: value.experimental_config ?? null, digest, storedRollouts: storedIds(groups) };
-  return { head, groups };
+/** Validates a trajectory, or the name of a stored one. `path` is its path in the body, for errors. */
+function readTrajectory(value: unknown, path: (string | number)[]): SentGroup["trajectories"][number] {
+  const stored = readStoredRollout(value, path);
+  if (stored !== undefined) return stored;
+  const validated = validateTrajectory(value);
+  // The schema produces the error of an invalid trajectory, with its path in the body.
+  return validated.success ? validated.data : requireValid(trajectory, value, path);
 }
 
 /** Result of {@link checkOutcome}. */
@@ -90,7 +95,8 @@ export interface CheckedOutcome {
 export function checkOutcome(bytes: Uint8Array): CheckedOutcome {
   const { value } = readBody("rolloutOutcome", bytes);
   const hasTrajectory = (value.trajectory ?? null) !== null;
-  if (hasTrajectory === ((value.exception ?? null) !== null)) {
+  const hasException = (value.exception ?? null) !== null;
+  if (hasTrajectory === hasException) {
     throw new ArgumentError("Expected an outcome with `trajectory` or `exception`, got both or neither", { param: "trajectory" });
   }
   // The schema produces the error of an invalid trajectory.
@@ -114,7 +120,7 @@ export async function acceptGroups(
   const { allowsUnknownLogprobs, masksTruncated, turnRewards: usesTurnRewards } = checkRlConfig(config);
   const preflightOptions = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated, usesTurnRewards };
   const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, preflightOptions)));
-  // Groups that cannot be trained must be rejected before the job is accepted.
+  // The batch is built now, because groups that cannot be trained must be rejected before the job is accepted.
   const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
   const batch = await runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }));
   return { warnings, digests: await writeGroups(directory, jobId, groups), batch };

@@ -36,24 +36,25 @@ export async function loadStored(groups: readonly SentGroup[], files: RolloutFil
   const loaded: TrajectoryGroup[] = [];
   for (const group of groups) {
     const trajectories: Trajectory[] = [];
-    for (const entry of group.trajectories) trajectories.push(isStored(entry) ? await loadOne(entry, files) : entry);
+    for (const entry of group.trajectories) trajectories.push(isStored(entry) ? await loadTrajectory(entry, files) : entry);
     loaded.push({ ...group, trajectories });
   }
   return loaded;
 }
 
-async function loadOne({ stored_rollout: id, ...changes }: StoredRollout, files: RolloutFiles): Promise<Trajectory> {
+/** Reads the trajectory of an outcome, with the changes that the request makes to it. @throws DataCorruptedError `E_DATA_CORRUPTED` */
+async function loadTrajectory({ stored_rollout: id, ...changes }: StoredRollout, files: RolloutFiles): Promise<Trajectory> {
   const path = files[id];
-  const damaged = (cause?: unknown) =>
+  const damagedError = (cause?: unknown) =>
     new DataCorruptedError(`The outcome of rollout task '${id}' cannot be read. Send the trajectory instead`, { cause });
-  if (path === undefined) throw damaged();
+  if (path === undefined) throw damagedError();
   const outcome = await readRegularFile(path, { maxBytes: Infinity }).then(
     (text) => JSON.parse(text) as RolloutOutcome,
     (cause: unknown) => {
-      throw damaged(cause);
+      throw damagedError(cause);
     },
   );
-  const read = validateTrajectory({ ...outcome.trajectory, ...changes });
-  if (!read.success) throw damaged(read.error);
-  return read.data;
+  const validated = validateTrajectory({ ...outcome.trajectory, ...changes });
+  if (!validated.success) throw damagedError(validated.error);
+  return validated.data;
 }

@@ -21,18 +21,18 @@ import type { SentGroup } from "./stored-rollout.ts";
 /** Creates the tasks of a thread with these tokenizers. */
 export function createDataTasks(tokenizers: TokenizerSource) {
   /** Groups of the RL requests that are open in this thread, by the identifier of the request. */
-  const open = new Map<number, readonly SentGroup[]>();
+  const openRequests = new Map<number, readonly SentGroup[]>();
   return {
     /** Parses an RL request and keeps its groups until `closeRl`. */
     openRl: async ({ id, bytes }: { readonly id: number; readonly bytes: Uint8Array }): Promise<RlHead> => {
       const { head, groups } = await readRlRequest(bytes);
-      open.set(id, groups);
+      openRequests.set(id, groups);
       return head;
     },
 
     /** Validates and stores the groups of an open RL request; see `acceptGroups`. */
     acceptRl: async ({ id, plan }: { readonly id: number; readonly plan: RlJobPlan }): Promise<Handover<AcceptedGroups>> => {
-      const groups = open.get(id);
+      const groups = openRequests.get(id);
       if (groups === undefined)
         throw new ConflictError(`Expected RL request ${id} to be open in the thread that accepts it; call openRl first`);
       const accepted = await acceptGroups(groups, plan, tokenizers);
@@ -41,7 +41,7 @@ export function createDataTasks(tokenizers: TokenizerSource) {
 
     /** Frees the groups of an RL request. */
     closeRl: (id: number): void => {
-      open.delete(id);
+      openRequests.delete(id);
     },
 
     /** Builds the batch of an accepted job from its file; see `batchOf`. */

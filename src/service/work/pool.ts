@@ -102,13 +102,14 @@ export class WorkThread implements TaskThread<Methods> {
         void this.end();
       }, timeoutMs);
     });
+    // The race may be over before the timeout rejects.
     timeout.catch(() => undefined);
     try {
       return await Promise.race([this.#client.call(name, input, { signal, transfer }), timeout]);
     } catch (error) {
       // The aborted task may still run; the next task must not wait for it.
       if (signal?.aborted === true) void this.end();
-      // Not `E_UNAVAILABLE`, which asks for the same request again.
+      // Not `E_UNAVAILABLE`, which asks for a repetition: the same request may end the next thread, too.
       if (this.#failure !== null && error === this.#failure)
         throw new EngineError(`The thread that prepares requests ended: ${this.#failure.message}`, { cause: error });
       throw error;
@@ -128,9 +129,9 @@ export class WorkThread implements TaskThread<Methods> {
 export class WorkPool {
   readonly #options: WorkPoolOptions;
   readonly #queue: PQueue;
-  readonly #idle: { readonly thread: WorkThread; readonly timer: NodeJS.Timeout }[] = [];
+  readonly #idleThreads: { readonly thread: WorkThread; readonly timer: NodeJS.Timeout }[] = [];
   /** All living threads, in use or idle. */
-  readonly #all = new Set<WorkThread>();
+  readonly #livingThreads = new Set<WorkThread>();
   #isClosed = false;
 
   constructor(options: WorkPoolOptions) {
@@ -159,34 +160,36 @@ export class WorkPool {
   /** Terminates all threads. Work in progress fails. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const { timer } of this.#idle.splice(0)) clearTimeout(timer);
-    await Promise.all([...this.#all].map((thread) => thread.end()));
+    for (const { timer } of this.#idleThreads.splice(0)) clearTimeout(timer);
+    await Promise.all([...this.#livingThreads].map((thread) => thread.end()));
   }
 
+  /** Returns a living idle thread, or starts one. */
   #acquire(): WorkThread {
-    for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
+    for (let idle = this.#idleThreads.pop(); idle !== undefined; idle = this.#idleThreads.pop()) {
       clearTimeout(idle.timer);
       if (idle.thread.isAlive) return idle.thread;
-      this.#all.delete(idle.thread);
+      this.#livingThreads.delete(idle.thread);
     }
     const thread = new WorkThread(this.#options);
-    this.#all.add(thread);
+    this.#livingThreads.add(thread);
     return thread;
   }
 
+  /** Keeps a thread for later tasks, until it was idle for {@link IDLE_MS}. */
   #release(thread: WorkThread): void {
     if (!thread.isAlive || this.#isClosed) {
-      this.#all.delete(thread);
+      this.#livingThreads.delete(thread);
       return;
     }
     const entry = {
       thread,
       timer: setTimeout(() => {
-        this.#idle.splice(this.#idle.indexOf(entry), 1);
-        this.#all.delete(thread);
+        this.#idleThreads.splice(this.#idleThreads.indexOf(entry), 1);
+        this.#livingThreads.delete(thread);
         void thread.end();
       }, IDLE_MS).unref(),
     };
-    this.#idle.push(entry);
+    this.#idleThreads.push(entry);
   }
 }
