@@ -1,3 +1,4 @@
+/** HTTP application of the service: middleware, routes and error format. */
 import { Hono, type MiddlewareHandler } from "hono";
 import type { Dashboard } from "../lab/dashboard/index.ts";
 import { matchedRoutes } from "hono/route";
@@ -60,115 +61,6 @@ export interface AppOptions {
   readonly auditLog: boolean;
 }
 
-const METHODS = ["GET", "POST", "PUT", "DELETE"] as const;
-
-/** Returns the methods of a path, as in the header `Allow`; empty for an unknown path. */
-function allowedMethods({ router }: Hono<ServiceEnvironment>, path: string): string[] {
-  const methods = METHODS.filter((method) => router.match(method, path)[0].some(([[, route]]) => route.method === method));
-  if (methods.length === 0) return [];
-  return [...methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])), "OPTIONS"];
-}
-
-function reportRequests(report: (record: RequestRecord) => void): MiddlewareHandler<ServiceEnvironment> {
-  return async function reportRequestsMiddleware(c, next) {
-    const startedMs = performance.now();
-    await next();
-    report({
-      id: requestIdOf(c.env.incoming),
-      method: c.req.method,
-      path: new URL(c.req.url).pathname,
-      // Middleware is registered for all methods.
-      route: matchedRoutes(c).findLast(({ method }) => method !== "ALL")?.path ?? "unmatched",
-      entity: callerOf(c).entity,
-      status: c.res.status,
-      durationMs: performance.now() - startedMs,
-    });
-  };
-}
-
-/** Cancels the body of a response to HEAD, which releases the files and leases that a GET would have streamed from. */
-const cancelUnread: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
-  await next();
-  if (c.req.method === "HEAD") await c.res.body?.cancel();
-};
-
-/** Whether the request uploads a file. Uploads have their own, much larger limit, enforced while the file is written. */
-function isUpload(method: string, path: string): boolean {
-  return (method === "PUT" && path.startsWith("/v1/preview/artifacts/")) || (method === "POST" && path === "/v1/files");
-}
-
-/** Pipelines of chat completions. */
-interface Pipelines {
-  /** Pipeline that answers the requests of all dialects. */
-  readonly pipeline: ChatPipeline;
-  /** Pipeline that samples with the engine alone. */
-  readonly local: ChatPipeline;
-}
-
-/** Creates the pipelines of chat completions. */
-function createPipelines(
-  context: ServiceContext,
-  { chatLimits, signal, slices }: Pick<AppOptions, "chatLimits" | "signal" | "slices">,
-): Pipelines {
-  const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase, observer } = context;
-  const chat = new ChatService({ policies, engine, tokenizers, work: work.chat, limits: chatLimits, logger, signal, slices, observer });
-  const sampling =
-    upstream === null
-      ? chat
-      : forwardingPipeline(
-          chat,
-          new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal, observer }),
-        );
-  return { pipeline: sessionPipeline(sampling, context.sessions), local: chat };
-}
-
-/** Creates the complete route table. Every route is also part of the OpenAPI document. */
-function createRoutes(
-  context: ServiceContext,
-  { chat, slices, metrics, auditLog }: { readonly chat: ChatPipeline } & Pick<AppOptions, "slices" | "metrics" | "auditLog">,
-): Route[] {
-  const shared = routeContext(context);
-  const dialects = { pipeline: chat, translator: context.work.translator, slices };
-  const routes = [
-    ...chatRoutes(dialects),
-    ...responsesRoutes(dialects, context.sessions),
-    ...sessionRoutes(shared),
-    ...rolloutRoutes(shared),
-    ...servedModelRoutes(shared),
-    ...modelRoutes(shared),
-    ...checkpointRoutes(shared),
-    ...trainingJobRoutes(shared),
-    ...artifactRoutes(shared),
-    ...fileRoutes(shared),
-    ...fineTuningRoutes(shared),
-    ...keyRoutes(shared),
-    ...entityRoutes(shared),
-    ...upstreamRoutes(shared),
-    ...graderRoutes(dialects, context.work),
-    ...healthRoutes(context),
-    ...readyRoutes(context),
-    ...metricsRoutes(metrics),
-    ...auditLogRoutes(context.store, auditLog),
-  ];
-  return [...routes, ...descriptionRoutes(routes)];
-}
-
-/** Redirects a browser from the service's address to the dashboard. Other clients get the answer of an unknown route. */
-const redirectBrowsers: MiddlewareHandler = async (c, next) => {
-  if (c.req.method === "GET" && c.req.header("accept")?.includes("text/html") === true) return c.redirect("/ui/");
-  return next();
-};
-
-/** Rejects keys of one entity: the dashboard reads run directories of the machine, which belong to no entity. */
-const administratorsOnly: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
-  const principal = c.get("principal") as Principal | undefined;
-  if (principal !== undefined && !isAdministrator(principal))
-    throw new ForbiddenError(
-      "The dashboard shows run directories of the service's machine: it needs the service's own key, or the key of an administrator of all entities",
-    );
-  return next();
-};
-
 /** Creates the HTTP application: all routes with API keys, body limits and error format. */
 export function createApp(
   context: ServiceContext,
@@ -221,3 +113,112 @@ export function createApp(
   });
   return app;
 }
+
+/** Methods of routes. */
+const METHODS = ["GET", "POST", "PUT", "DELETE"] as const;
+
+/** Returns the methods of a path, as in the header `Allow`; empty for an unknown path. */
+function allowedMethods({ router }: Hono<ServiceEnvironment>, path: string): string[] {
+  const methods = METHODS.filter((method) => router.match(method, path)[0].some(([[, route]]) => route.method === method));
+  if (methods.length === 0) return [];
+  return [...methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])), "OPTIONS"];
+}
+
+/** Creates the middleware that reports each answered request. */
+function reportRequests(report: (record: RequestRecord) => void): MiddlewareHandler<ServiceEnvironment> {
+  return async function reportRequestsMiddleware(c, next) {
+    const startedMs = performance.now();
+    await next();
+    report({
+      id: requestIdOf(c.env.incoming),
+      method: c.req.method,
+      path: new URL(c.req.url).pathname,
+      // Middleware is registered for all methods.
+      route: matchedRoutes(c).findLast(({ method }) => method !== "ALL")?.path ?? "unmatched",
+      entity: callerOf(c).entity,
+      status: c.res.status,
+      durationMs: performance.now() - startedMs,
+    });
+  };
+}
+
+/** Cancels the body of a response to HEAD, which releases the files and leases that a GET would have streamed from. */
+const cancelUnread: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
+  await next();
+  if (c.req.method === "HEAD") await c.res.body?.cancel();
+};
+
+/** Whether the request uploads a file. Uploads have their own, much larger limit, enforced while the file is written. */
+function isUpload(method: string, path: string): boolean {
+  return (method === "PUT" && path.startsWith("/v1/preview/artifacts/")) || (method === "POST" && path === "/v1/files");
+}
+
+/** Pipelines of chat completions. */
+interface Pipelines {
+  /** Pipeline that answers the requests of all dialects. */
+  readonly pipeline: ChatPipeline;
+  /** Pipeline that samples with the engine alone. */
+  readonly local: ChatPipeline;
+}
+
+/** Creates the pipelines of chat completions. */
+function createPipelines(
+  context: ServiceContext,
+  { chatLimits, signal, slices }: Pick<AppOptions, "chatLimits" | "signal" | "slices">,
+): Pipelines {
+  const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase, observer } = context;
+  const chat = new ChatService({ policies, engine, tokenizers, work: work.chat, limits: chatLimits, logger, signal, slices, observer });
+  let sampling: ChatPipeline = chat;
+  if (upstream !== null) {
+    const forwarder = new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal, observer });
+    sampling = forwardingPipeline(chat, forwarder);
+  }
+  return { pipeline: sessionPipeline(sampling, context.sessions), local: chat };
+}
+
+/** Creates the complete route table. Every route is also part of the OpenAPI document. */
+function createRoutes(
+  context: ServiceContext,
+  { chat, slices, metrics, auditLog }: { readonly chat: ChatPipeline } & Pick<AppOptions, "slices" | "metrics" | "auditLog">,
+): Route[] {
+  const shared = routeContext(context);
+  const dialects = { pipeline: chat, translator: context.work.translator, slices };
+  const routes = [
+    ...chatRoutes(dialects),
+    ...responsesRoutes(dialects, context.sessions),
+    ...sessionRoutes(shared),
+    ...rolloutRoutes(shared),
+    ...servedModelRoutes(shared),
+    ...modelRoutes(shared),
+    ...checkpointRoutes(shared),
+    ...trainingJobRoutes(shared),
+    ...artifactRoutes(shared),
+    ...fileRoutes(shared),
+    ...fineTuningRoutes(shared),
+    ...keyRoutes(shared),
+    ...entityRoutes(shared),
+    ...upstreamRoutes(shared),
+    ...graderRoutes(dialects, context.work),
+    ...healthRoutes(context),
+    ...readyRoutes(context),
+    ...metricsRoutes(metrics),
+    ...auditLogRoutes(context.store, auditLog),
+  ];
+  return [...routes, ...descriptionRoutes(routes)];
+}
+
+/** Redirects a browser from the service's address to the dashboard. Other clients get the answer of an unknown route. */
+const redirectBrowsers: MiddlewareHandler = async (c, next) => {
+  if (c.req.method === "GET" && c.req.header("accept")?.includes("text/html") === true) return c.redirect("/ui/");
+  return next();
+};
+
+/** Rejects keys of one entity: the dashboard reads run directories of the machine, which belong to no entity. */
+const administratorsOnly: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
+  const principal = c.get("principal") as Principal | undefined;
+  if (principal !== undefined && !isAdministrator(principal))
+    throw new ForbiddenError(
+      "The dashboard shows run directories of the service's machine: it needs the service's own key, or the key of an administrator of all entities",
+    );
+  return next();
+};

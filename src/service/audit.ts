@@ -33,8 +33,8 @@ interface AuditContext {
 
 /** Returns the identifiers in the path of a request; null for a path without parameters. */
 function objectInPath(c: ServiceRequest, { path }: Pick<RouteSpec, "path">): string | null {
-  const fixed = path.split("{")[0] ?? "";
-  return fixed === path ? null : c.req.path.slice(fixed.length);
+  const fixedPart = path.split("{")[0] ?? "";
+  return fixedPart === path ? null : c.req.path.slice(fixedPart.length);
 }
 
 /** Returns the `id` of a JSON answer; null without one. */
@@ -51,6 +51,7 @@ async function idInAnswer({ res }: ServiceRequest): Promise<string | null> {
 export function auditRequests({ store, space, logger }: AuditContext, routes: readonly RouteSpec[]): MiddlewareHandler<ServiceEnvironment> {
   const audited = new Map(routes.filter(isAudited).map((route) => [`${route.method} ${patternOf(route)}`, route]));
   return async function auditRequestsMiddleware(c, next) {
+    // Middleware is registered for all methods.
     const matched = matchedRoutes(c).findLast(({ method }) => method !== "ALL");
     const route = matched === undefined ? undefined : audited.get(`${c.req.method} ${matched.path}`);
     if (route === undefined) return next();
@@ -59,9 +60,9 @@ export function auditRequests({ store, space, logger }: AuditContext, routes: re
     const record = { request_id: requestIdOf(c.env.incoming), entity, key_id: keyId, action: route.id, object };
     const id = await space.freeing(() => beginRecord(store, record));
     await next();
-    const end = { status: c.res.status, object: object ?? (await idInAnswer(c)) };
+    const result = { status: c.res.status, object: object ?? (await idInAnswer(c)) };
     await space
-      .freeing(() => endRecord(store, id, end))
-      .catch(logFailure(logger, "The status of a record of the audit log could not be written", { request: record.request_id, ...end }));
+      .freeing(() => endRecord(store, id, result))
+      .catch(logFailure(logger, "The status of a record of the audit log could not be written", { request: record.request_id, ...result }));
   };
 }

@@ -1,4 +1,4 @@
-/** Composition of a service: the parts that its routes and jobs share. */
+/** Composition of a service: the parts that its routes and jobs share. `start.ts` opens the inputs, `app.ts` serves the result. */
 import type { Engine } from "../engine/port.ts";
 import { ConfigError } from "../base/errors.ts";
 import { late } from "../base/util/late.ts";
@@ -56,6 +56,7 @@ export function createContext(parts: {
   const uses = new Holds<string>();
   const retention = new Retention({ store, directory, storage, policies, uses, limits, logger, space });
   const warm = new WarmModels({ engine, files, logger, max: limits.maxWarmModels });
+  // `createApp` provides the value, because the chat of jobs is made of the pipelines of the routes.
   const jobChat = late<JobChats>();
   const jobs = new JobQueue({
     store,

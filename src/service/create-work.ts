@@ -11,8 +11,12 @@ import type { ServiceWork } from "./routes/context.ts";
 import { DataWork } from "./training-data/data-work.ts";
 import { WorkPool } from "./work/pool.ts";
 
-/** Max work threads for chat requests and for training data, started on demand. */
-const [CHAT_THREADS, DATA_THREADS] = [2, 4];
+/** Max work threads for chat requests, started on demand. */
+const CHAT_THREADS = 2;
+/** Max work threads for training data, large bodies and graders, started on demand. */
+const DATA_THREADS = 4;
+/** Max work threads for grammars, which may take long to compile. */
+const GRAMMAR_THREADS = 1;
 
 /** Creates a pool whose threads serve the tasks of all owners. */
 export function createWorkPool(maxThreads: number): WorkPool {
@@ -29,7 +33,9 @@ export function createWorkPool(maxThreads: number): WorkPool {
  * @param source - Tokenizers of the serving thread; work threads then load their own. @default each is read once and shared by all threads
  */
 export function createWork(source?: TokenizerSource): ServiceWork {
-  const [chat, grammars, data] = [createWorkPool(CHAT_THREADS), createWorkPool(1), createWorkPool(DATA_THREADS)];
+  const chat = createWorkPool(CHAT_THREADS);
+  const grammars = createWorkPool(GRAMMAR_THREADS);
+  const data = createWorkPool(DATA_THREADS);
   const tokenizers = new SharedTokenizers(chat, source);
   return {
     tokenizers: tokenizers.source,

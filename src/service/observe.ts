@@ -1,4 +1,4 @@
-/** Composition of the observers of a service. */
+/** Composition of the observers of a service: the hook of its options, metrics and traces. */
 import { activeTracing } from "../base/util/tracing.ts";
 import type { Engine } from "../engine/port.ts";
 import { packageInfo } from "./common/package-info.ts";

@@ -1,3 +1,4 @@
+/** Options of `startService`. */
 import type { DeviceChoice, Engine, RolloutPrecision, WeightPrecision } from "../engine/port.ts";
 import type { UpstreamOptions } from "../engine/upstream/upstream.ts";
 import type { RequestRecord } from "./observability/observer.ts";
@@ -111,9 +112,9 @@ export interface ServiceOptions extends OperationOptions {
    */
   readonly weightPrecision?: WeightPrecision | undefined;
   /**
-   * Number format of the products with weights when the processor samples from models of more than 16 M weights, or from base models in int4
-   * or int8. "int8" samples few requests faster, from slightly different distributions. The recorded log-probabilities belong to these distributions, and
-   * RL jobs correct the difference by importance ratios. An error with another device than "cpu".
+   * Number format of the products with weights when the processor samples from models of more than 16 M weights, or from base models in
+   * int4 or int8. "int8" samples few requests faster, from slightly different distributions. The recorded log-probabilities belong to these
+   * distributions, and RL jobs correct the difference by importance ratios. An error with another device than "cpu".
    *
    * @default `WHETSTONE_ROLLOUT_PRECISION`, or "float32"
    */

@@ -1,4 +1,4 @@
-/** Errors of a start. */
+/** Conversion of the errors of a start: a message with a remedy for errors of the file system. */
 import { ConfigError, NoSpaceError, WhetstoneError } from "../base/errors.ts";
 import { isFileSystemError } from "../base/util/file-system-error.ts";
 import { isNoSpace } from "../base/util/no-space.ts";

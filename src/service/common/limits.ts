@@ -1,3 +1,4 @@
+/** Limits of a service and their defaults. */
 /** Limits of a service for request bodies, disk space, memory and the age of records. */
 export interface ServiceLimits {
   /** Max bytes of a JSON body. Most routes have lower limits. @default 64 MiB */
@@ -41,7 +42,7 @@ export interface ServiceLimits {
   readonly scrubBytesPerSecond: number;
 }
 
-/** Default limits. */
+/** Default limits, as documented at {@link ServiceLimits}. */
 export const DEFAULT_LIMITS: ServiceLimits = {
   maxBodyBytes: 64 * 1024 * 1024,
   maxBodiesBytes: 128 * 1024 * 1024,

@@ -1,3 +1,4 @@
+/** Loggers of the service, and helpers for log entries. */
 import { messageOf } from "../../base/util/values.ts";
 import { logLine } from "../../base/util/output.ts";
 
@@ -43,8 +44,8 @@ export interface ServiceLogger {
 /** Logger that writes warnings and errors to standard error, one line each, and drops the rest. */
 export const stderrLogger: ServiceLogger = {
   info: () => undefined,
-  warn: (message, fields) => write("warn", message, fields),
-  error: (message, fields) => write("error", message, fields),
+  warn: (message, fields) => writeText("warn", message, fields),
+  error: (message, fields) => writeText("error", message, fields),
 };
 
 /**
@@ -64,13 +65,15 @@ export const jsonLogger: ServiceLogger = {
   error: (message, fields) => writeJson("error", message, fields),
 };
 
+/** Writes a line as a JSON object. */
 function writeJson(level: string, message: string, fields: Readonly<Record<string, unknown>> = {}): void {
-  const fixed = { time: new Date().toISOString(), level, message };
+  const fixedMembers = { time: new Date().toISOString(), level, message };
   // A field cannot replace one of the fixed members.
-  logLine(JSON.stringify({ ...fixed, ...fields, ...fixed }));
+  logLine(JSON.stringify({ ...fixedMembers, ...fields, ...fixedMembers }));
 }
 
-function write(level: string, message: string, fields: Readonly<Record<string, unknown>> = {}): void {
+/** Writes a line as text: time, level, message, and the fields as JSON. */
+function writeText(level: string, message: string, fields: Readonly<Record<string, unknown>> = {}): void {
   const json = Object.keys(fields).length > 0 ? ` ${JSON.stringify(fields)}` : "";
   logLine(`${new Date().toISOString()} ${level} ${message}${json}`);
 }
@@ -94,15 +97,15 @@ function redactedValue(value: unknown, redact: (text: string) => string): unknow
 
 /** Returns a logger that removes secrets from messages and fields, which may quote client input, before it calls `logger`. */
 export function redacting(logger: ServiceLogger, redact: (text: string) => string): ServiceLogger {
-  const clean = (fields: Readonly<Record<string, unknown>> | undefined) => {
+  const redactFields = (fields: Readonly<Record<string, unknown>> | undefined) => {
     if (fields === undefined) return undefined;
     const json = JSON.stringify(fields, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
     return redactedValue(JSON.parse(json), redact) as Record<string, unknown>;
   };
   return {
-    info: (message, fields) => logger.info(redact(message), clean(fields)),
-    warn: (message, fields) => logger.warn(redact(message), clean(fields)),
-    error: (message, fields) => logger.error(redact(message), clean(fields)),
+    info: (message, fields) => logger.info(redact(message), redactFields(fields)),
+    warn: (message, fields) => logger.warn(redact(message), redactFields(fields)),
+    error: (message, fields) => logger.error(redact(message), redactFields(fields)),
   };
 }
 

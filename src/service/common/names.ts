@@ -1,3 +1,4 @@
+/** Names of models, checkpoints and artifacts, as text in requests and answers. */
 import { z } from "zod";
 import { ArgumentError } from "../../base/errors.ts";
 
@@ -18,8 +19,11 @@ export type PolicyName =
 
 /** Optional prefix of a name, such as `model:///` or `artifact:///`. */
 const SCHEME = /^[a-z][a-z0-9+.-]*:\/\/\//i;
+/** `entity/project/name`, with an optional step. */
 const PATH = /^([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+?)(?::(?:step(\d{1,9})|(latest)))?$/;
+/** UUID, with an optional step. */
 const ID = /^([0-9a-f-]{36})(?::(?:step(\d{1,9})|(latest)))?$/i;
+/** `entity/project/name:vN`. */
 const ARTIFACT = /^([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+):v(\d{1,9})$/;
 /** Schemes of URLs that a client may expect the service to fetch. */
 const FETCH_SCHEMES = new Set(["http", "https", "file", "ftp", "data", "s3", "gs"]);
@@ -41,13 +45,12 @@ export function stepName(model: QualifiedName, step: number): string {
  */
 export function parsePolicyName(text: string): PolicyName | null {
   const bare = text.replace(SCHEME, "");
-  const id = ID.exec(bare);
-  if (id?.[1] !== undefined && z.uuid().safeParse(id[1]).success) {
-    return { kind: "id", id: id[1].toLowerCase(), step: id[2] === undefined ? null : Number(id[2]) };
-  }
-  const path = PATH.exec(bare);
-  if (path?.[1] === undefined || path[2] === undefined || path[3] === undefined) return null;
-  return { kind: "path", entity: path[1], project: path[2], name: path[3], step: path[4] === undefined ? null : Number(path[4]) };
+  const toStep = (digits: string | undefined) => (digits === undefined ? null : Number(digits));
+  const [, id, stepOfId] = ID.exec(bare) ?? [];
+  if (id !== undefined && z.uuid().safeParse(id).success) return { kind: "id", id: id.toLowerCase(), step: toStep(stepOfId) };
+  const [, entity, project, name, stepOfPath] = PATH.exec(bare) ?? [];
+  if (entity === undefined || project === undefined || name === undefined) return null;
+  return { kind: "path", entity, project, name, step: toStep(stepOfPath) };
 }
 
 /** Returns `artifact:///entity/project/name:vN`. */
@@ -70,9 +73,10 @@ export function parseArtifactUrl(url: string, param: string): QualifiedName & { 
       { param },
     );
   }
-  const parts = SCHEME.test(url) ? ARTIFACT.exec(url.replace(SCHEME, "")) : null;
-  if (parts?.[1] === undefined || parts[2] === undefined || parts[3] === undefined) {
+  const bare = SCHEME.test(url) ? url.replace(SCHEME, "") : "";
+  const [, entity, project, name, version] = ARTIFACT.exec(bare) ?? [];
+  if (entity === undefined || project === undefined || name === undefined) {
     throw new ArgumentError(`Expected \`${param}\` to be 'artifact:///entity/project/name:vN', got '${url.slice(0, 200)}'`, { param });
   }
-  return { entity: parts[1], project: parts[2], name: parts[3], version: Number(parts[4]) };
+  return { entity, project, name, version: Number(version) };
 }

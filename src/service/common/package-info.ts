@@ -1,3 +1,4 @@
+/** Facts about this package from its `package.json`. */
 import { readFileSync } from "node:fs";
 import { packageFile } from "../../base/util/package-file.ts";
 

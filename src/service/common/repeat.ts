@@ -1,3 +1,4 @@
+/** Periodic work of the service, such as cleanups. */
 /**
  * Calls `work` at once and then every `intervalMs`, one call after the other. The timer does not keep the process alive.
  *
@@ -5,12 +6,12 @@
  * @returns a function that stops the calls, and resolves when the last one has ended.
  */
 export function repeatEvery(work: () => Promise<void>, intervalMs: number): () => Promise<void> {
-  let last = work();
+  let lastCall = work();
   const timer = setInterval(() => {
-    last = last.then(work);
+    lastCall = lastCall.then(work);
   }, intervalMs).unref();
   return () => {
     clearInterval(timer);
-    return last;
+    return lastCall;
   };
 }

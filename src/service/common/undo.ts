@@ -1,3 +1,4 @@
+/** Reversal of the steps of a start, also at the shutdown of the service. */
 import { messageOf } from "../../base/util/values.ts";
 import type { ServiceLogger } from "./logger.ts";
 

@@ -1,10 +1,10 @@
-/** The OpenAPI 3.1 document of the service. */
+/** The OpenAPI 3.1 document of the service, generated from the table of routes. */
 import { z } from "zod";
 import { artifactPath, errorBody, namePart, uuid } from "../../base/schema/index.ts";
 import { packageInfo } from "../common/package-info.ts";
 import { ERRORS, type ErrorStatus } from "../http/errors.ts";
-import { pathParametersOf, permittingScopes, TAGS, type Contents, type FormBody, type RouteSpec } from "./route.ts";
-import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
+import { pathParametersOf, permittingScopes, TAGS, type Contents, type FormBody, type RouteAnswer, type RouteSpec } from "./route.ts";
+import { answerSchemas, joinComponents, requestSchemas, type DirectedSchemas, type JsonSchema } from "./schemas.ts";
 
 /** Object in the document. */
 export type DocumentPart = { readonly [key: string]: unknown };
@@ -33,6 +33,7 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   path: { description: "Path of a file inside the artifact. Slashes may be percent-encoded.", schema: artifactPath },
 };
 
+/** Parameter of routes that support idempotency keys. */
 const IDEMPOTENCY_KEY = {
   name: "Idempotency-Key",
   in: "header",
@@ -40,107 +41,15 @@ const IDEMPOTENCY_KEY = {
   schema: { type: "string", pattern: "^[!-~]{1,255}$" },
 };
 
-/** Returns the error statuses of a route. 405, 408, 417 and 431 are not listed, because they are decided before a route is reached. */
-function errorStatuses(spec: RouteSpec): ErrorStatus[] {
-  const { access, method, body, query, errors = [], validationStatus = 422 } = spec;
-  const parameters = pathParametersOf(spec);
-  const validates = body !== undefined || query !== undefined || parameters.some((name) => name === "step" || name === "path");
-  const implied: ErrorStatus[] = [
-    400,
-    ...(access === "public" ? [] : ([401, 403] as const)),
-    ...(parameters.length > 0 ? ([404] as const) : []),
-    ...(body === undefined ? [] : ([413] as const)),
-    // A body with the status 400 names a model, whose files or weights can be unusable.
-    ...(validates ? [validationStatus, ...(validationStatus === 400 ? ([422] as const) : [])] : []),
-    ...(body === undefined || body === "binary" || isForm(body) ? [] : ([429] as const)),
-    500,
-    503,
-    ...(method === "GET" ? [] : ([507] as const)),
-  ];
-  return [...new Set([...implied, ...errors])].toSorted((a, b) => a - b);
-}
-
-function isForm(body: RouteSpec["body"]): body is FormBody {
-  return typeof body === "object" && "form" in body;
-}
-
-/**
- * Returns the security requirements of a route: it permits keys with any of the listed scopes, and session keys if `session` is listed. Empty
- * for a public route.
- */
-function securityOf(spec: RouteSpec): DocumentPart[] {
-  const scopes = [...(permittingScopes(spec) ?? []), ...(spec.isForSessions === true ? ["session"] : [])];
-  return scopes.flatMap((scope) => [{ key: [scope] }, { headerKey: [scope] }]);
-}
-
 /** Creates the document of the given routes. */
 export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
-  const [requests, answers] = [requestSchemas(), answerSchemas()];
-  const media = (contents: Contents, schemas: typeof requests): DocumentPart => {
-    if (contents === "text") return { schema: { type: "string" } };
-    return contents === "binary" ? {} : { schema: schemas.schemaOf(contents) };
-  };
-
-  function parametersFor(spec: RouteSpec): DocumentPart[] {
-    const inPath = pathParametersOf(spec).map((name) => {
-      const parameter = PATH_PARAMETERS[name];
-      if (parameter === undefined) throw new Error(`The path parameter {${name}} has no description`);
-      const { description, schema } = parameter;
-      return { name, in: "path", required: true, description, schema: schema instanceof z.ZodType ? requests.schemaOf(schema) : schema };
-    });
-    const inQuery = Object.entries(spec.query?.shape ?? {}).map(([name, schema]) => {
-      const { description, ...rest } = requests.schemaOf(schema as z.ZodType);
-      return { name, in: "query", required: false, ...(description === undefined ? {} : { description }), schema: rest };
-    });
-    return [...inPath, ...inQuery, ...(spec.isIdempotent === true ? [IDEMPOTENCY_KEY] : [])];
-  }
-
-  function successOf({ answer, isIdempotent = false }: RouteSpec): DocumentPart {
-    const {
-      description,
-      content,
-      headers = {},
-    } = answer instanceof z.ZodType ? { description: "Success.", content: { "application/json": answer } } : answer;
-    const all = { ...headers, ...(isIdempotent ? { "Idempotency-Key": "The key of the request, if it had one." } : {}) };
-    return {
-      description,
-      ...(Object.keys(all).length === 0
-        ? {}
-        : {
-            headers: Object.fromEntries(
-              Object.entries(all).map(([name, text]) => [name, { description: text, schema: { type: "string" } }]),
-            ),
-          }),
-      content: Object.fromEntries(Object.entries(content).map(([type, contents]) => [type, media(contents, answers)])),
-    };
-  }
-
-  function formMedia({ form, file }: FormBody): DocumentPart {
-    const fields = Object.entries(form.shape).map(([name, schema]) => [name, requests.schemaOf(schema as z.ZodType)] as const);
-    const required = [file, ...fields.filter(([name]) => form.shape[name]?.safeParse(undefined).success === false).map(([name]) => name)];
-    const properties = { [file]: { type: "string", contentMediaType: "application/octet-stream" }, ...Object.fromEntries(fields) };
-    return { schema: { type: "object", properties, required, additionalProperties: false } };
-  }
-
-  function bodyOf({ body }: RouteSpec): DocumentPart {
-    if (body === undefined) return {};
-    if (isForm(body)) return { requestBody: { required: true, content: { "multipart/form-data": formMedia(body) } } };
-    const type = body === "binary" ? "application/octet-stream" : "application/json";
-    return { requestBody: { required: body !== "binary", content: { [type]: media(body, requests) } } };
-  }
-
-  const operations = routes.map((spec) => {
-    const parameters = parametersFor(spec);
-    const request = { ...(parameters.length > 0 ? { parameters } : {}), ...bodyOf(spec) };
-    const others = Object.entries(spec.otherAnswers ?? {}).map(([status, schema]) => {
-      const { description } = ERRORS[Number(status) as ErrorStatus];
-      return [status, { description, content: { "application/json": media(schema, answers) } }] as const;
-    });
-    return { spec, request, successes: { 200: successOf(spec), ...Object.fromEntries(others) } };
-  });
-  const { components, forRequest } = joined(
+  const requests = requestSchemas();
+  const answers = answerSchemas();
+  const operations = routes.map((spec) => ({ spec, request: requestPart(spec, requests), successes: successParts(spec, answers) }));
+  const errorBodies = routes.map((spec) => answers.schemaOf(spec.errorBody ?? errorBody));
+  const { components, forRequest } = joinComponents(
     requests.reachable(operations.map(({ request }) => request)),
-    answers.reachable([routes.map((spec) => answers.schemaOf(spec.errorBody ?? errorBody)), operations.map(({ successes }) => successes)]),
+    answers.reachable([errorBodies, operations.map(({ successes }) => successes)]),
   );
   const paths: Record<string, Record<string, DocumentPart>> = {};
   for (const { spec, request, successes } of operations) {
@@ -190,6 +99,108 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
       schemas: components,
     },
   };
+}
+
+/** Returns the parameters and the body of a route. */
+function requestPart(spec: RouteSpec, schemas: DirectedSchemas): DocumentPart {
+  const parameters = parametersOf(spec, schemas);
+  return { ...(parameters.length > 0 ? { parameters } : {}), ...bodyOf(spec, schemas) };
+}
+
+/** Returns the parameters of a route: in the path, in the query, and the idempotency key. */
+function parametersOf(spec: RouteSpec, schemas: DirectedSchemas): DocumentPart[] {
+  const inPath = pathParametersOf(spec).map((name) => {
+    const parameter = PATH_PARAMETERS[name];
+    if (parameter === undefined) throw new Error(`The path parameter {${name}} has no description`);
+    const { description, schema } = parameter;
+    return { name, in: "path", required: true, description, schema: schema instanceof z.ZodType ? schemas.schemaOf(schema) : schema };
+  });
+  const inQuery = Object.entries(spec.query?.shape ?? {}).map(([name, queryType]) => {
+    const { description, ...schema } = schemas.schemaOf(queryType as z.ZodType);
+    return { name, in: "query", required: false, ...(description === undefined ? {} : { description }), schema };
+  });
+  return [...inPath, ...inQuery, ...(spec.isIdempotent === true ? [IDEMPOTENCY_KEY] : [])];
+}
+
+/** Returns the body of a route; empty without one. */
+function bodyOf({ body }: RouteSpec, schemas: DirectedSchemas): DocumentPart {
+  if (body === undefined) return {};
+  if (isForm(body)) return { requestBody: { required: true, content: { "multipart/form-data": formPart(body, schemas) } } };
+  const type = body === "binary" ? "application/octet-stream" : "application/json";
+  return { requestBody: { required: body !== "binary", content: { [type]: contentsPart(body, schemas) } } };
+}
+
+/** Returns the schema of a form: its file, and its other fields. */
+function formPart({ form, file }: FormBody, schemas: DirectedSchemas): DocumentPart {
+  const fields = Object.entries(form.shape).map(([name, fieldType]) => [name, schemas.schemaOf(fieldType as z.ZodType)] as const);
+  const requiredFields = fields.map(([name]) => name).filter((name) => form.shape[name]?.safeParse(undefined).success === false);
+  const properties = { [file]: { type: "string", contentMediaType: "application/octet-stream" }, ...Object.fromEntries(fields) };
+  return { schema: { type: "object", properties, required: [file, ...requiredFields], additionalProperties: false } };
+}
+
+/** Returns the description of a body with a media type. */
+function contentsPart(contents: Contents, schemas: DirectedSchemas): DocumentPart {
+  if (contents === "text") return { schema: { type: "string" } };
+  return contents === "binary" ? {} : { schema: schemas.schemaOf(contents) };
+}
+
+/** Returns the responses of a route that are not errors, by status. */
+function successParts(spec: RouteSpec, schemas: DirectedSchemas): DocumentPart {
+  const otherAnswers = Object.entries(spec.otherAnswers ?? {}).map(([status, schema]) => {
+    const { description } = ERRORS[Number(status) as ErrorStatus];
+    return [status, { description, content: { "application/json": contentsPart(schema, schemas) } }] as const;
+  });
+  return { 200: successPart(spec, schemas), ...Object.fromEntries(otherAnswers) };
+}
+
+/** Returns the response of a route with status 200. */
+function successPart({ answer, isIdempotent = false }: RouteSpec, schemas: DirectedSchemas): DocumentPart {
+  const isJson = answer instanceof z.ZodType;
+  const { description, content, headers }: RouteAnswer = isJson
+    ? { description: "Success.", content: { "application/json": answer } }
+    : answer;
+  const allHeaders = { ...headers, ...(isIdempotent ? { "Idempotency-Key": "The key of the request, if it had one." } : {}) };
+  const headerParts = Object.entries(allHeaders).map(([name, text]) => [name, { description: text, schema: { type: "string" } }]);
+  return {
+    description,
+    ...(headerParts.length === 0 ? {} : { headers: Object.fromEntries(headerParts) }),
+    content: Object.fromEntries(Object.entries(content).map(([type, contents]) => [type, contentsPart(contents, schemas)])),
+  };
+}
+
+/** Returns the error statuses of a route. 405, 408, 417 and 431 are not listed, because they are decided before a route is reached. */
+function errorStatuses(spec: RouteSpec): ErrorStatus[] {
+  const { access, method, body, query, errors = [], validationStatus = 422 } = spec;
+  const parameters = pathParametersOf(spec);
+  const validates = body !== undefined || query !== undefined || parameters.some((name) => name === "step" || name === "path");
+  const implied: ErrorStatus[] = [
+    400,
+    ...(access === "public" ? [] : ([401, 403] as const)),
+    ...(parameters.length > 0 ? ([404] as const) : []),
+    ...(body === undefined ? [] : ([413] as const)),
+    // A body with the status 400 names a model, whose files or weights can be unusable.
+    ...(validates ? [validationStatus] : []),
+    ...(validates && validationStatus === 400 ? ([422] as const) : []),
+    ...(body === undefined || body === "binary" || isForm(body) ? [] : ([429] as const)),
+    500,
+    503,
+    ...(method === "GET" ? [] : ([507] as const)),
+  ];
+  return [...new Set([...implied, ...errors])].toSorted((a, b) => a - b);
+}
+
+/** Whether a body is a form. */
+function isForm(body: RouteSpec["body"]): body is FormBody {
+  return typeof body === "object" && "form" in body;
+}
+
+/**
+ * Returns the security requirements of a route: it permits keys with any of the listed scopes, and session keys if `session` is listed.
+ * Empty for a public route.
+ */
+function securityOf(spec: RouteSpec): DocumentPart[] {
+  const scopes = [...(permittingScopes(spec) ?? []), ...(spec.isForSessions === true ? ["session"] : [])];
+  return scopes.flatMap((scope) => [{ key: [scope] }, { headerKey: [scope] }]);
 }
 
 /** Returns the description of an error response. */

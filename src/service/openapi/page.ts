@@ -2,8 +2,10 @@
 import { html, raw } from "hono/html";
 import type { DocumentPart } from "./document.ts";
 
+/** Rendered HTML. */
 type Html = ReturnType<typeof html>;
 
+/** Style sheet of the page. */
 const STYLE = `
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; color-scheme: light dark }
 code, pre { font: 14px/1.4 ui-monospace, monospace } pre { overflow: auto; padding: .75rem; border: 1px solid #8884; border-radius: 6px }
@@ -11,10 +13,12 @@ details { border: 1px solid #8884; border-radius: 6px; margin: .5rem 0; padding:
 table { border-collapse: collapse; width: 100% } td, th { border-top: 1px solid #8884; padding: .25rem .5rem; text-align: left; vertical-align: top }
 .method { display: inline-block; font-weight: 600; min-width: 4.5rem } .note { color: #888 }`;
 
+// The document is read like JSON from elsewhere: values of another type count as empty.
 const asPart = (value: unknown): DocumentPart => (typeof value === "object" && value !== null ? (value as DocumentPart) : {});
 const asList = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 const asText = (value: unknown): string => (typeof value === "string" ? value : "");
-const lastPart = (reference: unknown): string => asText(reference).split("/").at(-1) ?? "";
+/** Returns the name at the end of a reference such as `#/components/schemas/Model`; empty for any other value. */
+const referencedName = (reference: unknown): string => asText(reference).split("/").at(-1) ?? "";
 
 /** Renders a schema as JSON, with references as links to their components. */
 function schemaBlock(schema: unknown): Html {
@@ -22,7 +26,7 @@ function schemaBlock(schema: unknown): Html {
   return html`<pre>
 ${pieces.map((piece) => {
   if (!piece.startsWith('"#/components/')) return piece;
-  const name = lastPart(JSON.parse(piece));
+  const name = referencedName(JSON.parse(piece));
   return html`<a href="#${name}">${name}</a>`;
 })}</pre>`;
 }
@@ -31,15 +35,18 @@ ${pieces.map((piece) => {
 function contentRows(content: unknown): Html[] {
   return Object.entries(asPart(content)).map(([type, media]) => {
     const { schema } = asPart(media);
-    const name = lastPart(asPart(schema)["$ref"]);
-    const shown = name === "" ? (schema === undefined ? "bytes" : schemaBlock(schema)) : html`<a href="#${name}">${name}</a>`;
+    const name = referencedName(asPart(schema)["$ref"]);
+    const inlineSchema = schema === undefined ? "bytes" : schemaBlock(schema);
+    const shown = name === "" ? inlineSchema : html`<a href="#${name}">${name}</a>`;
     return html`<div><code>${type}</code> ${shown}</div>`;
   });
 }
 
+/** Renders a response, which may be a reference to a component. */
 function responseRow(status: string, response: unknown, document: DocumentPart): Html {
-  const name = lastPart(asPart(response)["$ref"]);
-  const { description, content } = name === "" ? asPart(response) : asPart(asPart(asPart(document["components"])["responses"])[name]);
+  const name = referencedName(asPart(response)["$ref"]);
+  const components = asPart(asPart(document["components"])["responses"]);
+  const { description, content } = asPart(name === "" ? response : components[name]);
   return html`<tr>
     <td><code>${status}</code></td>
     <td>${asText(description)}</td>
@@ -47,17 +54,18 @@ function responseRow(status: string, response: unknown, document: DocumentPart):
   </tr>`;
 }
 
+/** Renders a parameter. */
 function parameterRow(parameter: unknown): Html {
-  const { name, in: place, description, schema, required } = asPart(parameter);
+  const { name, in: location, description, schema, required } = asPart(parameter);
   return html`<tr>
     <td><code>${asText(name)}</code></td>
-    <td>${asText(place)}${required === true ? "" : ", optional"}</td>
+    <td>${asText(location)}${required === true ? "" : ", optional"}</td>
     <td>${asText(description)} <code>${JSON.stringify(schema)}</code></td>
   </tr>`;
 }
 
 /** Renders an operation with its parameters, body and answers, folded. */
-function operation(path: string, method: string, value: unknown, document: DocumentPart): Html {
+function operationBlock(path: string, method: string, value: unknown, document: DocumentPart): Html {
   const { operationId, summary, description, parameters, requestBody, responses, security } = asPart(value);
   return html`<details id="${asText(operationId)}">
     <summary><span class="method">${method.toUpperCase()}</span> <code>${path}</code> ${asText(summary)}</summary>
@@ -83,11 +91,12 @@ function operation(path: string, method: string, value: unknown, document: Docum
   </details>`;
 }
 
+/** Renders the operations with a tag. */
 function operationsOf(document: DocumentPart, tag: string): Html[] {
   return Object.entries(asPart(document["paths"])).flatMap(([path, methods]) =>
     Object.entries(asPart(methods))
       .filter(([, value]) => asList(asPart(value)["tags"]).includes(tag))
-      .map(([method, value]) => operation(path, method, value, document)),
+      .map(([method, value]) => operationBlock(path, method, value, document)),
   );
 }
 

@@ -100,15 +100,16 @@ export function permittingScopes({ access }: Pick<RouteSpec, "access">): readonl
 }
 
 /**
- * Checks that a principal has one of the scopes that permit a route. Session keys are checked before the route is known, see `sessionPermissions`.
+ * Checks that a principal has one of the scopes that permit a route. Session keys are checked before the route is known, see
+ * `sessionPermissions`.
  *
  * @throws ForbiddenError `E_FORBIDDEN` otherwise.
  */
 function requireScope({ method, path }: RouteSpec, permitting: readonly KeyScope[], { scopes, sessionKey }: Principal): void {
   if (sessionKey !== null || permitting.some((scope) => scopes.includes(scope))) return;
-  const quoted = (list: readonly KeyScope[]) => list.map((scope) => `'${scope}'`);
+  const quote = (list: readonly KeyScope[]) => list.map((scope) => `'${scope}'`);
   throw new ForbiddenError(
-    `${method} ${path} needs an API key with the scope ${quoted(permitting).join(" or ")}; this key has ${quoted(scopes).join(", ")}`,
+    `${method} ${path} needs an API key with the scope ${quote(permitting).join(" or ")}; this key has ${quote(scopes).join(", ")}`,
   );
 }
 

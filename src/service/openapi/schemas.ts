@@ -1,4 +1,7 @@
-/** JSON schemas of the document, generated from the validation schemas of the service. */
+/**
+ * JSON schemas of the document, generated from the validation schemas of the service. Requests and responses have separate schemas at
+ * first, because members with defaults are optional only in requests; {@link joinComponents} merges them.
+ */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import * as contract from "../../base/schema/index.ts";
@@ -27,17 +30,17 @@ function isJsonValue(reference: unknown): boolean {
 }
 
 /** Removes keywords that have no effect in a document, and replaces the definition of any JSON value by the empty schema. */
-function tidied(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(tidied);
+function cleanSchema(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(cleanSchema);
   if (typeof value !== "object" || value === null) return value;
   const schema = value as JsonSchema;
   if (isJsonValue(schema["$ref"])) return {};
   const { propertyNames: names } = schema;
   const isAnyName = typeof names === "object" && names !== null && JSON.stringify(names) === '{"type":"string"}';
-  const kept = Object.entries(schema).filter(
+  const keptEntries = Object.entries(schema).filter(
     ([keyword]) => keyword !== "$schema" && keyword !== "$id" && !(keyword === "propertyNames" && isAnyName),
   );
-  return Object.fromEntries(kept.map(([keyword, item]) => [keyword, tidied(item)]));
+  return Object.fromEntries(keptEntries.map(([keyword, item]) => [keyword, cleanSchema(item)]));
 }
 
 /** Collects the names of the components that a schema refers to. */
@@ -52,8 +55,10 @@ function referencesIn(value: unknown, found: Set<string> = new Set()): Set<strin
 }
 
 /** Schemas of one direction: `input` for requests, `output` for responses. */
-class DirectedSchemas {
+export class DirectedSchemas {
+  /** Components by name. */
   readonly #schemas: Readonly<Record<string, JsonSchema>>;
+  /** Names of components by validation schema. */
   readonly #names = new Map<z.ZodType, string>();
   readonly #io: "input" | "output";
 
@@ -64,15 +69,15 @@ class DirectedSchemas {
       registry.add(schema, { id });
       this.#names.set(schema, id);
     }
-    const made = z.toJSONSchema(registry, { io, uri: (id) => COMPONENTS + id, unrepresentable: "any" });
-    this.#schemas = tidied(made.schemas) as Readonly<Record<string, JsonSchema>>;
+    const generated = z.toJSONSchema(registry, { io, uri: (id) => COMPONENTS + id, unrepresentable: "any" });
+    this.#schemas = cleanSchema(generated.schemas) as Readonly<Record<string, JsonSchema>>;
   }
 
   /** Returns the schema to use in the document: a reference to a component, or an inline schema if it has no name. */
   schemaOf(schema: z.ZodType): JsonSchema {
     const name = this.#names.get(schema);
     if (name !== undefined) return { $ref: COMPONENTS + name };
-    return tidied(z.toJSONSchema(schema, { io: this.#io, unrepresentable: "any" })) as JsonSchema;
+    return cleanSchema(z.toJSONSchema(schema, { io: this.#io, unrepresentable: "any" })) as JsonSchema;
   }
 
   /** Returns the components that are reachable from parts of a document. */
@@ -110,27 +115,28 @@ export interface JoinedSchemas {
  * Joins the components of requests and responses. A component gets the suffix `Input` in requests if its two versions differ, because a
  * member with a default is optional only in requests.
  */
-export function joined(requests: ReadonlyMap<string, JsonSchema>, answers: ReadonlyMap<string, JsonSchema>): JoinedSchemas {
+export function joinComponents(requests: ReadonlyMap<string, JsonSchema>, answers: ReadonlyMap<string, JsonSchema>): JoinedSchemas {
   const isShared = (name: string) => requests.has(name) && answers.has(name);
   const differing = new Set(
     [...requests.keys()].filter((name) => isShared(name) && !isDeepStrictEqual(requests.get(name), answers.get(name))),
   );
   // A schema that refers to a differing schema also differs.
-  for (let size = -1; size !== differing.size;) {
-    size = differing.size;
+  let previousSize: number;
+  do {
+    previousSize = differing.size;
     for (const [name, schema] of requests)
       if (isShared(name) && [...referencesIn(schema)].some((other) => differing.has(other))) differing.add(name);
-  }
-  const inRequests = (name: string) => (differing.has(name) ? `${name}Input` : name);
+  } while (differing.size > previousSize);
+  const requestName = (name: string) => (differing.has(name) ? `${name}Input` : name);
   function forRequest<T>(part: T): T {
     if (Array.isArray(part)) return part.map(forRequest) as T;
     if (typeof part !== "object" || part === null) return part;
     const entries = Object.entries(part).map(([keyword, item]: [string, unknown]) => {
       const isReference = keyword === "$ref" && typeof item === "string" && item.startsWith(COMPONENTS);
-      return [keyword, isReference ? COMPONENTS + inRequests(item.slice(COMPONENTS.length)) : forRequest(item)];
+      return [keyword, isReference ? COMPONENTS + requestName(item.slice(COMPONENTS.length)) : forRequest(item)];
     });
     return Object.fromEntries(entries) as T;
   }
-  const all = [...answers, ...[...requests].map(([name, schema]) => [inRequests(name), forRequest(schema)] as const)];
-  return { components: Object.fromEntries(all.toSorted(([a], [b]) => (a < b ? -1 : 1))), forRequest };
+  const components = [...answers, ...[...requests].map(([name, schema]) => [requestName(name), forRequest(schema)] as const)];
+  return { components: Object.fromEntries(components.toSorted(([a], [b]) => (a < b ? -1 : 1))), forRequest };
 }
