@@ -40,20 +40,20 @@ export interface AdvantageOptions {
  */
 export function groupAdvantages(rewards: readonly number[], options: AdvantageOptions = {}): Float64Array {
   const { scale = true, baseline = "mean", deviation = "population", exactZero = false } = options;
-  const bad = rewards.findIndex((reward) => !Number.isFinite(reward));
-  if (bad >= 0) throw new DataError(`Expected finite rewards, got ${rewards[bad]} at index ${bad}.`);
+  const invalidIndex = rewards.findIndex((reward) => !Number.isFinite(reward));
+  if (invalidIndex >= 0) throw new DataError(`Expected finite rewards, got ${rewards[invalidIndex]} at index ${invalidIndex}.`);
   const size = rewards.length;
   const result = new Float64Array(size);
   if (exactZero ? size < 2 : !isTrainableGroup(rewards)) return result;
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / size;
-  const squares = rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0);
-  const spread = Math.sqrt(squares / (deviation === "sample" ? size - 1 : size));
+  const sumOfSquares = rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0);
+  const spread = Math.sqrt(sumOfSquares / (deviation === "sample" ? size - 1 : size));
   const divisor = scale ? spread + DEVIATION_EPSILON : 1;
   const factor = baseline === "leave_one_out" ? size / (size - 1) : 1;
-  const rounding = exactZero ? 0 : size * Number.EPSILON * rewards.reduce((largest, reward) => Math.max(largest, Math.abs(reward)), 0);
+  const roundingError = exactZero ? 0 : size * Number.EPSILON * rewards.reduce((largest, reward) => Math.max(largest, Math.abs(reward)), 0);
   for (const [index, reward] of rewards.entries()) {
     const difference = reward - mean;
-    result[index] = Math.abs(difference) <= rounding ? 0 : (difference * factor) / divisor;
+    result[index] = Math.abs(difference) <= roundingError ? 0 : (difference * factor) / divisor;
   }
   return result;
 }
@@ -114,7 +114,7 @@ export function normalizeBatch(
   balance: number,
   reduction: LossReduction = "trajectory_mean",
 ): NormalizedEntry[] {
-  const tokens = entries.reduce((sum, entry) => sum + entry.tokens, 0);
+  const trainedTokens = entries.reduce((sum, entry) => sum + entry.tokens, 0);
   const balanced = (advantage: number): number => {
     if (balance > 0 && advantage < 0) return advantage * (1 - balance);
     if (balance < 0 && advantage > 0) return advantage * (1 + balance);
@@ -123,21 +123,23 @@ export function normalizeBatch(
   const toNormalized = (entry: BatchEntry, weight: number, scale: number): NormalizedEntry => {
     // With balance 1 or −1 all advantages can be 0; 0 / 0 would then make every model weight NaN.
     const scaled = (advantage: number) => (scale === 0 ? 0 : balanced(advantage) / scale);
-    const each = entry.advantages === undefined ? {} : { advantages: entry.advantages.map(scaled) };
-    return { weight, advantage: scaled(entry.advantage), ...each };
+    const perToken = entry.advantages === undefined ? {} : { advantages: entry.advantages.map(scaled) };
+    return { weight, advantage: scaled(entry.advantage), ...perToken };
   };
-  if (typeof reduction === "object") return entries.map((entry) => toNormalized(entry, tokens / reduction.divisor, 1));
-  const raw = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
-  const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (raw[index] as number), 0) / tokens;
-  const sums = new Map<string | null, { tokens: number; weighted: number }>();
+  if (typeof reduction === "object") return entries.map((entry) => toNormalized(entry, trainedTokens / reduction.divisor, 1));
+  const weights = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
+  const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (weights[index] as number), 0) / trainedTokens;
+  /** By set of entries: its trained tokens, and the sum of `|A|·w` over them. */
+  const setSums = new Map<string | null, { tokens: number; weighted: number }>();
   for (const [index, entry] of entries.entries()) {
     const { tokens: count, advantage, advantages, set = null } = entry;
-    const total = advantages?.reduce((sum, each) => sum + Math.abs(balanced(each)), 0) ?? count * Math.abs(balanced(advantage));
-    const sum = sums.get(set) ?? { tokens: 0, weighted: 0 };
-    sums.set(set, { tokens: sum.tokens + count, weighted: sum.weighted + total * ((raw[index] as number) / meanWeight) });
+    const absoluteAdvantage = advantages?.reduce((sum, each) => sum + Math.abs(balanced(each)), 0) ?? count * Math.abs(balanced(advantage));
+    const sum = setSums.get(set) ?? { tokens: 0, weighted: 0 };
+    const weighted = sum.weighted + absoluteAdvantage * ((weights[index] as number) / meanWeight);
+    setSums.set(set, { tokens: sum.tokens + count, weighted });
   }
   return entries.map((entry, index) => {
-    const sum = sums.get(entry.set ?? null) ?? { tokens: 1, weighted: 0 };
-    return toNormalized(entry, (raw[index] as number) / meanWeight, sum.weighted / sum.tokens);
+    const sum = setSums.get(entry.set ?? null) ?? { tokens: 1, weighted: 0 };
+    return toNormalized(entry, (weights[index] as number) / meanWeight, sum.weighted / sum.tokens);
   });
 }

@@ -60,23 +60,25 @@ export function* policyDiagnosticsSteps(
   { startStep }: DiagnosticOptions,
 ): Steps<Record<string, number>> {
   const advantages: number[] = [];
+  /** Log-ratios `d` of all trained tokens with known `o`. */
   const differences: number[] = [];
+  /** Log-ratios of the tokens that the weights being trained have sampled. */
   const mismatches: number[] = [];
   const staleness: number[] = [];
   let clipped = 0;
-  const [low, high] = loss.kind === "cross-entropy" ? [0, Infinity] : [1 - loss.epsilon, 1 + loss.epsilonHigh];
+  const [minRatio, maxRatio] = loss.kind === "cross-entropy" ? [0, Infinity] : [1 - loss.epsilon, 1 + loss.epsilonHigh];
   for (const [index, row] of rows.entries()) {
     const newLogprobs = logprobs[index] as Float32Array;
     const turns = sources[index]?.turns ?? [];
     for (const turn of turns) {
       const { policyVersion = null } = turn;
       if (policyVersion !== null) staleness.push(Math.max(0, startStep - policyVersion));
-      const known = knownDifferences(row, newLogprobs, turn);
-      for (const difference of known) differences.push(difference);
-      if (policyVersion === null || policyVersion === startStep) for (const difference of known) mismatches.push(difference);
+      const turnDifferences = knownDifferences(row, newLogprobs, turn);
+      for (const difference of turnDifferences) differences.push(difference);
+      if (policyVersion === null || policyVersion === startStep) for (const difference of turnDifferences) mismatches.push(difference);
     }
     for (let t = 0; t < row.weights.length; t++) if (row.weights[t] !== 0) advantages.push(row.advantages?.[t] ?? 0);
-    for (const ratio of tokenRatios(row, newLogprobs, objective)) if (ratio < low || ratio > high) clipped++;
+    for (const ratio of tokenRatios(row, newLogprobs, objective)) if (ratio < minRatio || ratio > maxRatio) clipped++;
     yield;
   }
   return {

@@ -12,14 +12,14 @@ import type { PolicyLoss } from "../base/training-rows.ts";
  * @throws ArgumentError `E_ARGUMENT` if `ppo` and `loss_fn`, two names of one setting, contradict each other.
  */
 export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon" | "epsilon_high" | "entropy_coef"> = {}): PolicyLoss {
-  const { ppo, loss_fn: named } = config;
-  if (typeof ppo === "boolean" && typeof named === "string" && ppo !== (named === "ppo")) {
+  const { ppo, loss_fn: lossName } = config;
+  if (typeof ppo === "boolean" && typeof lossName === "string" && ppo !== (lossName === "ppo")) {
     throw new ArgumentError(
-      `Expected \`ppo\` and \`loss_fn\` to agree, got \`ppo: ${ppo}\` and \`loss_fn: "${named}"\`. Set one of them.`,
+      `Expected \`ppo\` and \`loss_fn\` to agree, got \`ppo: ${ppo}\` and \`loss_fn: "${lossName}"\`. Set one of them.`,
       { param: "experimental_config.loss_fn" },
     );
   }
-  const kind = named ?? (ppo === true ? "ppo" : "cispo");
+  const kind = lossName ?? (ppo === true ? "ppo" : "cispo");
   const epsilon = config.epsilon ?? (kind === "ppo" ? 0.2 : 1);
   const epsilonHigh = config.epsilon_high ?? (kind === "ppo" ? epsilon : 4);
   const entropyCoefficient = config.entropy_coef ?? 0;

@@ -64,6 +64,13 @@ export function hasTokenIds({ prompt_token_ids: prompt, token_ids: sampled }: As
   return Array.isArray(prompt) && Array.isArray(sampled);
 }
 
+/** Sequence to which turns are added. */
+interface GrowingSequence {
+  /** Tokens of the last turn: its prompt, which repeats all earlier turns, and its answer. */
+  tokens: number[];
+  readonly trained: { readonly turn: number; readonly start: number; readonly logprobs: readonly number[] }[];
+}
+
 /**
  * Merges the turns of one history. A turn continues the previous sequence if and only if the turn's prompt starts with the tokens of that
  * sequence; otherwise the turn begins a new sequence. Tokens are never re-rendered, so training uses exactly the sampled tokens.
@@ -71,17 +78,16 @@ export function hasTokenIds({ prompt_token_ids: prompt, token_ids: sampled }: As
  * @param turns - Turns in the order of the conversation. Not modified.
  */
 export function mergeTurns(turns: readonly TokenTurn[]): MergedTurns {
-  const merged: { tokens: number[]; trained: { readonly turn: number; readonly start: number; readonly logprobs: readonly number[] }[] }[] =
-    [];
+  const merged: GrowingSequence[] = [];
   let mergedTurns = 0;
   let driftedTurns = 0;
   for (const [turn, { prompt, sampled, logprobs }] of turns.entries()) {
-    const last = merged.at(-1);
-    const continues = last !== undefined && startsWith(prompt, last.tokens);
-    const sequence = continues ? last : { tokens: [], trained: [] };
-    if (continues) mergedTurns++;
+    const previous = merged.at(-1);
+    const isContinuation = previous !== undefined && startsWith(prompt, previous.tokens);
+    const sequence = isContinuation ? previous : { tokens: [], trained: [] };
+    if (isContinuation) mergedTurns++;
     else {
-      if (last !== undefined) driftedTurns++;
+      if (previous !== undefined) driftedTurns++;
       merged.push(sequence);
     }
     sequence.tokens = [...prompt, ...sampled];

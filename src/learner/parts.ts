@@ -84,7 +84,7 @@ export function partsOf(sequences: readonly SampledSequence[], advantages: Float
 }
 
 /** Whether every trained token of a part has advantage 0. */
-export function isZero({ advantage, advantages }: Pick<BatchEntry, "advantage" | "advantages">): boolean {
+export function hasZeroAdvantage({ advantage, advantages }: Pick<BatchEntry, "advantage" | "advantages">): boolean {
   return advantages?.every((each) => each === 0) ?? advantage === 0;
 }
 
@@ -101,10 +101,14 @@ export function normalizeParts(
   const entries = kept.flatMap(({ parts, tokens, environment }) =>
     parts.map((part) => ({ ...part, trajectoryTokens: tokens, set: advantageScope === "environment" ? environment : null })),
   );
-  const unit = typeof reduction === "object" ? { divisor: reduction.tokensPerTrajectory * trajectories } : reduction;
-  const normalized = normalizeBatch(entries, advantageBalance, unit);
-  let start = 0;
-  return kept.map(({ parts }) => normalized.slice(start, (start += parts.length)));
+  const batchReduction = typeof reduction === "object" ? { divisor: reduction.tokensPerTrajectory * trajectories } : reduction;
+  const normalized = normalizeBatch(entries, advantageBalance, batchReduction);
+  let nextEntry = 0;
+  return kept.map(({ parts }) => {
+    const start = nextEntry;
+    nextEntry += parts.length;
+    return normalized.slice(start, nextEntry);
+  });
 }
 
 /**
@@ -122,13 +126,14 @@ export function tokenAdvantages(
     index,
   }: { readonly parts: readonly AdvantagePart[]; readonly normalized: readonly NormalizedEntry[]; readonly index: number },
 ): Float32Array {
+  // With supplied advantages there is one part per sequence, see {@link partsOf}.
   const supplied = normalized[index]?.advantages;
   if (supplied !== undefined) {
-    let next = 0;
-    return Float32Array.from(sequence.mask, (bit) => (bit === 1 ? (supplied[next++] ?? 0) : 0));
+    let suppliedIndex = 0;
+    return Float32Array.from(sequence.mask, (bit) => (bit === 1 ? (supplied[suppliedIndex++] ?? 0) : 0));
   }
-  const whole = parts[0]?.turn === null ? normalized[0] : undefined;
-  if (whole !== undefined) return fillTrained(sequence, whole.advantage);
+  const wholeTrajectory = parts[0]?.turn === null ? normalized[0] : undefined;
+  if (wholeTrajectory !== undefined) return fillTrained(sequence, wholeTrajectory.advantage);
   const advantages = new Float32Array(sequence.tokens.length);
   const byTurn = new Map(parts.map(({ turn }, part) => [turn, normalized[part]?.advantage ?? 0]));
   for (const { turn, start, length } of sequence.turns) advantages.fill(byTurn.get(turn) ?? 0, start, start + length);

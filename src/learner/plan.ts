@@ -5,8 +5,9 @@ import { uniform } from "../base/util/rng.ts";
 import type { AdamParams } from "../base/training-rows.ts";
 import type { StepSettings } from "./step-settings.ts";
 
-/** RNG domains, which separate the draws from any other use of the same seed: `SFT` in ASCII, and a number. */
+/** RNG domain of the order of examples: `SFT` in ASCII, and 0. Domains separate draws with the same seed from each other. */
 const SHUFFLE_DOMAIN = 0x53_46_54_00;
+/** RNG domain of the held-out examples. */
 const HOLD_OUT_DOMAIN = 0x53_46_54_01;
 /** Max optimizer steps of a job; limited because a job records an event for each step. */
 export const MAX_STEPS = 1_000_000;
@@ -48,30 +49,32 @@ export function planSteps(exampleCount: number, settings: StepSettings): Trainin
   if (exampleCount < 1) throw new ArgumentError("Expected at least one example to train on, got none.", { param: "training_data_url" });
   const heldOut = heldOutIndices(exampleCount, settings);
   const heldOutSet = new Set(heldOut);
-  const trained = identity(exampleCount).filter((index) => !heldOutSet.has(index));
-  const perEpoch = Math.ceil(trained.length / batchSize);
-  const stepCount = epochs * perEpoch;
+  const trainedIndices = identity(exampleCount).filter((index) => !heldOutSet.has(index));
+  const stepsPerEpoch = Math.ceil(trainedIndices.length / batchSize);
+  const stepCount = epochs * stepsPerEpoch;
   if (stepCount > MAX_STEPS) {
     throw new ArgumentError(
-      `Expected at most ${MAX_STEPS} optimizer steps, got ${stepCount}: ${epochs} epochs of ${perEpoch} batches. Raise \`batch_size\`, or train fewer epochs.`,
+      `Expected at most ${MAX_STEPS} optimizer steps, got ${stepCount}: ${epochs} epochs of ${stepsPerEpoch} batches. Raise \`batch_size\`, or train fewer epochs.`,
       { param: `${settings.path}.epochs` },
     );
   }
-  const rate = settings.rates(stepCount);
-  const validates = (step: number) => (step + 1) % (settings.validationEvery ?? perEpoch) === 0 || step === stepCount - 1;
+  const rateOfStep = settings.rates(stepCount);
+  const validates = (step: number) => (step + 1) % (settings.validationEvery ?? stepsPerEpoch) === 0 || step === stepCount - 1;
   function* steps(from = 0): Generator<TrainingStep> {
-    for (let epoch = Math.floor(from / perEpoch); epoch < epochs; epoch++) {
-      const order = shuffleSeed === null ? identity(trained.length) : shuffledIndices(trained.length, BigInt(shuffleSeed), epoch);
-      for (let step = Math.max(from, epoch * perEpoch); step < (epoch + 1) * perEpoch; step++) {
-        const start = (step % perEpoch) * batchSize;
-        const examples = order.slice(start, start + batchSize).map((position) => trained[position] as number);
-        yield { examples, epoch, adam: { learningRate: rate(step), ...settings.adam }, validates: validates(step) };
+    for (let epoch = Math.floor(from / stepsPerEpoch); epoch < epochs; epoch++) {
+      const order =
+        shuffleSeed === null ? identity(trainedIndices.length) : shuffledIndices(trainedIndices.length, BigInt(shuffleSeed), epoch);
+      for (let step = Math.max(from, epoch * stepsPerEpoch); step < (epoch + 1) * stepsPerEpoch; step++) {
+        const start = (step % stepsPerEpoch) * batchSize;
+        const examples = order.slice(start, start + batchSize).map((position) => trainedIndices[position] as number);
+        yield { examples, epoch, adam: { learningRate: rateOfStep(step), ...settings.adam }, validates: validates(step) };
       }
     }
   }
   return { stepCount, steps, batchSize, heldOut };
 }
 
+/** Draws the examples that a `validation_split` holds out; empty without one. */
 function heldOutIndices(count: number, { validationSplit, shuffleSeed, path }: StepSettings): number[] {
   if (validationSplit === null) return [];
   if (count < 2) {
@@ -97,6 +100,7 @@ export function shuffledIndices(count: number, seed: bigint, epoch: number): num
   return permutation(count, seed, epoch, SHUFFLE_DOMAIN);
 }
 
+/** Returns a permutation that depends only on its arguments. */
 function permutation(count: number, seed: bigint, epoch: number, domain: number): number[] {
   const result = identity(count);
   for (let last = count - 1; last > 0; last--) {
@@ -106,6 +110,7 @@ function permutation(count: number, seed: bigint, epoch: number, domain: number)
   return result;
 }
 
+/** Returns `0 … count − 1`. */
 function identity(count: number): number[] {
   return Array.from({ length: count }, (_, index) => index);
 }

@@ -172,7 +172,9 @@ function logRatios(
  */
 interface Ratio {
   readonly value: number;
+  /** Derivative by the token's own log-probability. */
   readonly own: number;
+  /** Derivative by the mean log-ratio `d̄` of the row, on which every trained token has the influence `1/count`. */
   readonly shared: number;
 }
 
@@ -183,7 +185,7 @@ function rowObjective(row: PolicyRow, objective: PolicyObjective, center: number
   const trained = trainedPositions(row);
   const { differences, meanDifference } = logRatios(row, trained, objective);
   let loss = 0;
-  let shared = 0;
+  let sharedDerivative = 0;
   for (const [index, t] of trained.entries()) {
     const weight = weights[t] as number;
     const difference = differences[index] as number;
@@ -197,12 +199,13 @@ function rowObjective(row: PolicyRow, objective: PolicyObjective, center: number
     derivatives[t]! += terms.byLogprob;
     if (terms.byRatio === 0) continue;
     derivatives[t]! += terms.byRatio * ratio.own;
-    shared += terms.byRatio * ratio.shared;
+    sharedDerivative += terms.byRatio * ratio.shared;
   }
-  for (const t of trained) derivatives[t] = (derivatives[t] as number) + shared / trained.length;
+  for (const t of trained) derivatives[t] = (derivatives[t] as number) + sharedDerivative / trained.length;
   return { loss, derivatives };
 }
 
+/** Returns the ratio of a token with the log-ratio `d`, in a row with the mean log-ratio `d̄`. */
 function ratioOf(level: ImportanceLevel, difference: number, meanDifference: number): Ratio {
   const token = Math.exp(difference);
   const sequence = Math.exp(meanDifference);
@@ -261,6 +264,7 @@ function klOf(rows: readonly PolicyRow[], objective: PolicyObjective): { readonl
   return { mean, centers: sums.map((row) => (objective.compat === "art" ? row.sum / Math.max(row.count, 1) : mean)) };
 }
 
+/** Returns the positions of the trained tokens of a row, ascending. */
 function trainedPositions({ weights }: PolicyRow): number[] {
   const positions: number[] = [];
   for (let t = 0; t < weights.length; t++) if (weights[t] !== 0) positions.push(t);

@@ -5,8 +5,11 @@ import { planSteps, type TrainingPlan } from "./plan.ts";
 import type { PreferenceObjective } from "./preference.ts";
 import { stepSettings, type StepSettings } from "./step-settings.ts";
 
-/** Defaults of TRL's `DPOConfig`; the batch size is in pairs per optimizer step. */
-const [DEFAULT_BATCH_SIZE, DEFAULT_LEARNING_RATE, DEFAULT_BETA] = [8, 1e-6, 0.1];
+// Defaults of TRL's `DPOConfig`.
+/** Default pairs per optimizer step. */
+const DEFAULT_BATCH_SIZE = 8;
+const DEFAULT_LEARNING_RATE = 1e-6;
+const DEFAULT_BETA = 0.1;
 
 /** Reference policy of preference training: the base model, the checkpoint that the job starts from, or another checkpoint of the model. */
 export type PreferenceReference = { readonly kind: "base" } | { readonly kind: "start" } | { readonly kind: "step"; readonly step: number };
@@ -48,6 +51,7 @@ export function planPreferences(pairCount: number, config?: PreferenceConfig | n
   return planSteps(pairCount, checkPreferenceConfig(config));
 }
 
+/** Converts the setting `reference_step`. */
 function referenceOf(step: number | "start" | null): PreferenceReference {
   if (step === null) return { kind: "base" };
   return step === "start" ? { kind: "start" } : { kind: "step", step };

@@ -20,15 +20,15 @@ export interface PreferenceSequences {
 }
 
 /**
- * Renders both conversations of a pair through the chat template. Their assistant messages after the prompt are trained, except messages with
- * `weight: 0`. A pair with a sequence longer than the context is dropped as a whole.
+ * Renders both conversations of a pair through the chat template. Their assistant messages after the prompt are trained, except messages
+ * with `weight: 0`. A pair with a sequence longer than the context is dropped as a whole.
  *
  * @param pair - Validated pair, see `readPreferencePair`.
  * @param tokenizer - Tokenizer of the model, with its chat template.
  * @param limits - Context length and vocabulary size of the model.
  * @param where - Location of the pair for error messages.
- * @throws DataError `E_DATA` for a conversation that the chat template cannot render turn by turn, a continuation without a trained token, and
- *   continuations with equal tokens.
+ * @throws DataError `E_DATA` for a conversation that the chat template cannot render turn by turn, a continuation without a trained token,
+ *   and continuations with equal tokens.
  * @throws the errors of `ChatTokenizer.renderTraining`.
  */
 export function preferenceSequences(
@@ -47,21 +47,23 @@ export function preferenceSequences(
     if (countTrained(rendered.sequence) === 0) throw new DataError(`${location}: expected at least one token to train, got none`);
     return rendered;
   };
-  const [chosen, rejected] = [render("chosen"), render("rejected")];
+  const chosen = render("chosen");
+  const rejected = render("rejected");
   const sequences = { chosen: chosen.sequence, rejected: rejected.sequence };
   if (hasEqualTokens(sequences.chosen.tokens, sequences.rejected.tokens)) {
     throw new DataError(
       `${where}: expected \`${names.chosen}\` and \`${names.rejected}\` to differ, but the chat template renders them to the same tokens`,
     );
   }
-  const fits = fitsContext(sequences.chosen, limits) && fitsContext(sequences.rejected, limits);
+  const fitsInContext = fitsContext(sequences.chosen, limits) && fitsContext(sequences.rejected, limits);
   return {
-    pair: fits ? sequences : null,
-    droppedTokens: fits ? 0 : countTrained(sequences.chosen) + countTrained(sequences.rejected),
+    pair: fitsInContext ? sequences : null,
+    droppedTokens: fitsInContext ? 0 : countTrained(sequences.chosen) + countTrained(sequences.rejected),
     missingBytes: chosen.missingBytes + rejected.missingBytes,
   };
 }
 
+/** Whether two sequences have the same token ids. */
 function hasEqualTokens(a: Int32Array, b: Int32Array): boolean {
   return a.length === b.length && a.every((id, t) => id === b[t]);
 }

@@ -3,6 +3,7 @@
 import { ArgumentError } from "../base/errors.ts";
 import type { LossSpec, Row } from "../base/training-rows.ts";
 import { itemAt, zip } from "../base/util/values.ts";
+import { mean } from "./moments.ts";
 import { countTrained, fillTrained } from "./sequences.ts";
 import type { TokenSequence } from "./types.ts";
 
@@ -164,21 +165,22 @@ export function preferenceGradient(
   { policy, reference }: { readonly policy: readonly PairValues[]; readonly reference: readonly PairValues[] },
   objective: PreferenceObjective,
 ): PreferenceGradient {
-  const counts = rows.map(({ weights }) => weights.reduce((count, weight) => count + (weight === 0 ? 0 : 1), 0));
+  const trainedCounts = rows.map(({ weights }) => weights.reduce((count, weight) => count + (weight === 0 ? 0 : 1), 0));
   const losses = zip(policy, reference).map(([policySums, referenceSums], pair) => {
-    const tokens = { chosen: itemAt(counts, 2 * pair), rejected: itemAt(counts, 2 * pair + 1) };
+    const tokens = { chosen: itemAt(trainedCounts, 2 * pair), rejected: itemAt(trainedCounts, 2 * pair + 1) };
     return preferenceLoss({ policy: policySums, reference: referenceSums, tokens }, objective);
   });
-  const weighted = rows.map((row, index) => {
+  const weightedRows = rows.map((row, index) => {
+    // Rows alternate: the chosen row of a pair, then the rejected one.
     const { derivatives } = itemAt(losses, index >> 1);
     const factor = -(index % 2 === 0 ? derivatives.chosen : derivatives.rejected) / losses.length;
     return { tokens: row.tokens, weights: row.weights.map((weight) => (weight === 0 ? 0 : factor)) };
   });
-  return { metrics: metricsOf(losses, policy), rows: weighted, loss: { kind: "cross-entropy" } };
+  return { metrics: metricsOf(losses, policy), rows: weightedRows, loss: { kind: "cross-entropy" } };
 }
 
+/** Returns the metrics of at least one pair. */
 function metricsOf(losses: readonly PairLoss[], policy: readonly PairValues[]): PreferenceMetrics {
-  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const margins = losses.map(({ rewards }) => rewards.chosen - rewards.rejected);
   return {
     loss: mean(losses.map(({ loss }) => loss)),

@@ -74,7 +74,7 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
   const trajectoryVersion = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
   const sequences = historiesOf(trajectory).flatMap(({ items, tools, path }) => {
     const location = `${where}.${path}`;
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf({ items, tools, location }, index, reading)] : []));
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [readOrRenderTurn({ items, tools, location }, index, reading)] : []));
     // The prompt of a later turn repeats the earlier turns, so the maximum counts and not the sum.
     missingBytes += turns.reduce((max, turn) => Math.max(max, turn.missingBytes ?? 0), 0);
     const merged = mergeTurns(turns);
@@ -108,21 +108,22 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
 /** Adds the supplied advantages and weights of the choices to a sequence. A token with weight 0 is excluded by the mask. */
 function withTokenValues(sequence: SampledSequence, choices: readonly AssistantChoice[]): SampledSequence {
   const spans = sequence.turns.map(({ turn, start }) => ({ start, ...choices[turn] }));
-  const filled = (initial: number, name: "token_advantages" | "token_weights"): Float64Array | undefined => {
+  /** Returns values of shape `[T]`, `initial` outside of turns that have them; undefined if no turn has any. */
+  const fillTurns = (initial: number, name: "token_advantages" | "token_weights"): Float64Array | undefined => {
     if (spans.every((span) => !span[name])) return undefined;
     const values = new Float64Array(sequence.tokens.length).fill(initial);
     for (const span of spans) values.set(span[name] ?? [], span.start);
     return values;
   };
-  const tokenAdvantages = filled(0, "token_advantages");
-  const tokenWeightFactors = filled(1, "token_weights");
+  const tokenAdvantages = fillTurns(0, "token_advantages");
+  const tokenWeightFactors = fillTurns(1, "token_weights");
   if (tokenAdvantages === undefined && tokenWeightFactors === undefined) return sequence;
   const mask = sequence.mask.map((bit, t) => (tokenWeightFactors?.[t] === 0 ? 0 : bit));
   return { ...sequence, mask, tokenAdvantages, tokenWeightFactors };
 }
 
 /** Reads the choice at an index of a history: from its token ids, or rendered if it has none and there is a tokenizer. */
-function turnOf(
+function readOrRenderTurn(
   history: LocatedHistory,
   index: number,
   { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading,

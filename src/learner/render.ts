@@ -49,18 +49,18 @@ export function renderTurn(
   const { prompt, answer, missing } = render(items.slice(0, index + 1), tools, { tokenizer, where });
   const closing = answer.at(-1);
   const isCut = choice.finish_reason === "length" && closing !== undefined && tokenizer.eosTokenIds.includes(closing);
-  const rendered = isCut ? answer.slice(0, -1) : answer;
-  const known = choice.token_ids ?? (entries.length > 0 ? entries.map((entry) => idOf(entry, tokenizer, where)) : null);
-  const sampled = known ?? rendered;
-  const turn = { ...choice, prompt_token_ids: prompt, token_ids: [...sampled] };
+  const renderedIds = isCut ? answer.slice(0, -1) : answer;
+  const knownIds = choice.token_ids ?? (entries.length > 0 ? entries.map((entry) => idOf(entry, tokenizer, where)) : null);
+  const sampledIds = knownIds ?? renderedIds;
+  const turn = { ...choice, prompt_token_ids: prompt, token_ids: [...sampledIds] };
   const problem = turnProblem(entries.length > 0 ? turn : withPlaceholderLogprobs(turn));
   if (problem !== null) throw new DataError(`${where}: ${TURN_PROBLEMS[problem]}`, { param: where });
   return {
     prompt: choice.prompt_token_ids ?? prompt,
-    sampled,
-    logprobs: entries.length > 0 ? entries.map((entry) => entry.logprob) : sampled.map(() => Number.NaN),
-    missingBytes: (Array.isArray(choice.prompt_token_ids) ? 0 : missing.prompt) + (known === null ? missing.answer : 0),
-    drifted: known !== null && (known.length !== rendered.length || known.some((id, position) => id !== rendered[position])),
+    sampled: sampledIds,
+    logprobs: entries.length > 0 ? entries.map((entry) => entry.logprob) : sampledIds.map(() => Number.NaN),
+    missingBytes: (Array.isArray(choice.prompt_token_ids) ? 0 : missing.prompt) + (knownIds === null ? missing.answer : 0),
+    drifted: knownIds !== null && (knownIds.length !== renderedIds.length || knownIds.some((id, position) => id !== renderedIds[position])),
   };
 }
 
@@ -89,14 +89,14 @@ function render(
 }
 
 /** Token of a log-probability entry that is named by its id instead of its text, e.g. `token_id:42`. */
-const TOKEN_ID = /^token_id:(\d+)$/u;
+const TOKEN_ID_NAME = /^token_id:(\d+)$/u;
 /** Token ids by {@link keyOf} of their bytes, computed once per tokenizer. */
 const vocabularies = new WeakMap<ChatTokenizer, ReadonlyMap<string, number>>();
 
 /** Returns the token id of a log-probability entry, from its name or else from its bytes. */
 function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: string): number {
-  const named = TOKEN_ID.exec(token);
-  if (named !== null) return Number(named[1]);
+  const byName = TOKEN_ID_NAME.exec(token);
+  if (byName !== null) return Number(byName[1]);
   const found = vocabularyOf(tokenizer).get(keyOf(bytes ?? Buffer.from(token)));
   if (found !== undefined) return found;
   throw new DataError(
@@ -109,13 +109,14 @@ function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: s
  * Maps token bytes to ids. If several tokens have the same bytes, the first counts; byte-fallback tokens count only if there is no other.
  */
 function vocabularyOf(tokenizer: ChatTokenizer): ReadonlyMap<string, number> {
-  const known = vocabularies.get(tokenizer);
-  if (known !== undefined) return known;
+  const cachedIds = vocabularies.get(tokenizer);
+  if (cachedIds !== undefined) return cachedIds;
   const ids = new Map<string, number>();
   for (let id = 0; id < tokenizer.vocabularySize; id++) {
     const key = keyOf(tokenizer.tokenBytes(id));
-    const earlier = ids.get(key);
-    if (key !== "" && (earlier === undefined || (tokenizer.byteTokenIds.has(earlier) && !tokenizer.byteTokenIds.has(id)))) ids.set(key, id);
+    const earlierId = ids.get(key);
+    const isBetter = earlierId === undefined || (tokenizer.byteTokenIds.has(earlierId) && !tokenizer.byteTokenIds.has(id));
+    if (key !== "" && isBetter) ids.set(key, id);
   }
   vocabularies.set(tokenizer, ids);
   return ids;

@@ -39,7 +39,9 @@ export type KlReference =
   | { readonly kind: "step"; readonly step: number }
   | { readonly kind: "lag"; readonly steps: number };
 
+/** Default of `learning_rate`. */
 const DEFAULT_LEARNING_RATE = 5e-6;
+/** Default of `max_grad_norm`. */
 const DEFAULT_MAX_GRAD_NORM = 0.1;
 
 /**
@@ -64,17 +66,17 @@ const UNSUPPORTED_SETTINGS: ReadonlyMap<keyof RlConfig, readonly unknown[]> = ne
  * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
  */
 export function checkRlConfig(config: RlConfig | null | undefined): ResolvedRlConfig {
-  const given: RlConfig = config ?? {};
-  for (const [name, neutral] of UNSUPPORTED_SETTINGS) {
-    const value = given[name];
-    if (value === null || value === undefined || neutral.includes(value)) continue;
-    const allowed = neutral.map((item) => `${JSON.stringify(item)} or `).join("");
+  const requested: RlConfig = config ?? {};
+  for (const [name, neutralValues] of UNSUPPORTED_SETTINGS) {
+    const value = requested[name];
+    if (value === null || value === undefined || neutralValues.includes(value)) continue;
+    const allowed = neutralValues.map((item) => `${JSON.stringify(item)} or `).join("");
     throw new UnsupportedError(`\`${name}\` is not supported by this service: expected ${allowed}null, got ${JSON.stringify(value)}.`, {
       param: `experimental_config.${name}`,
     });
   }
-  const scales = aliased(given, "scale_rewards", "normalize_advantages") ?? true;
-  const { advantage_deviation: deviation } = given;
+  const scales = resolveAliased(requested, "scale_rewards", "normalize_advantages") ?? true;
+  const { advantage_deviation: deviation } = requested;
   if (!scales && typeof deviation === "string") {
     throw new ArgumentError(
       `Expected no \`advantage_deviation\` where \`scale_rewards\` is false, got "${deviation}". It names what advantages are divided by, and they are not; set one.`,
@@ -82,25 +84,26 @@ export function checkRlConfig(config: RlConfig | null | undefined): ResolvedRlCo
     );
   }
   return {
-    loss: resolveLoss(given),
-    objective: resolveObjective(given),
-    adam: { learningRate: given.learning_rate ?? DEFAULT_LEARNING_RATE, ...resolveAdam(given, DEFAULT_MAX_GRAD_NORM) },
-    reference: resolveReference(given),
+    loss: resolveLoss(requested),
+    objective: resolveObjective(requested),
+    adam: { learningRate: requested.learning_rate ?? DEFAULT_LEARNING_RATE, ...resolveAdam(requested, DEFAULT_MAX_GRAD_NORM) },
+    reference: resolveReference(requested),
     advantages: {
       scale: scales,
-      baseline: given.advantage_baseline ?? "mean",
+      baseline: requested.advantage_baseline ?? "mean",
       deviation: deviation ?? "population",
-      exactZero: given.compat === "art",
+      exactZero: requested.compat === "art",
     },
-    advantageBalance: given.advantage_balance ?? 0,
-    turnRewards: given.turn_rewards ?? false,
-    allowsUnknownLogprobs: given.allow_training_without_logprobs ?? false,
-    reduction: resolveReduction(given),
-    advantageScope: given.advantage_scope ?? "batch",
-    masksTruncated: given.mask_truncated ?? false,
+    advantageBalance: requested.advantage_balance ?? 0,
+    turnRewards: requested.turn_rewards ?? false,
+    allowsUnknownLogprobs: requested.allow_training_without_logprobs ?? false,
+    reduction: resolveReduction(requested),
+    advantageScope: requested.advantage_scope ?? "batch",
+    masksTruncated: requested.mask_truncated ?? false,
   };
 }
 
+/** Resolves the reduction of token losses. @throws ArgumentError `E_ARGUMENT` for settings that contradict each other. */
 function resolveReduction({
   loss_reduction: reduction,
   loss_normalizer: normalizer,
@@ -134,7 +137,7 @@ function resolveObjective(config: RlConfig): PolicyObjective | null {
   const objective: PolicyObjective = {
     ...resolveLoss(config),
     level: config.importance_sampling_level ?? "token",
-    tau: aliased(config, "model_k2_tau", "kimi_k2_tau") ?? 0,
+    tau: resolveAliased(config, "model_k2_tau", "kimi_k2_tau") ?? 0,
     masksRatio: config.mask_prob_ratio ?? false,
     maxNegativeRatio: config.max_negative_advantage_importance_sampling_weight ?? null,
     truncation: config.truncated_importance_sampling ?? null,
@@ -158,11 +161,11 @@ function resolveObjective(config: RlConfig): PolicyObjective | null {
  *
  * @throws ArgumentError `E_ARGUMENT` if both are set, to different values.
  */
-function aliased<Name extends keyof RlConfig>(config: RlConfig, name: Name, alias: Name): RlConfig[Name] {
-  const given = [config[name], config[alias]].filter((value) => value !== null && value !== undefined);
-  if (new Set(given).size < 2) return given[0];
+function resolveAliased<Name extends keyof RlConfig>(config: RlConfig, name: Name, alias: Name): RlConfig[Name] {
+  const values = [config[name], config[alias]].filter((value) => value !== null && value !== undefined);
+  if (new Set(values).size < 2) return values[0];
   throw new ArgumentError(
-    `Expected \`${name}\` and \`${alias}\` to agree, got ${given.join(" and ")}. They are two names of one setting; set one.`,
+    `Expected \`${name}\` and \`${alias}\` to agree, got ${values.join(" and ")}. They are two names of one setting; set one.`,
     { param: `experimental_config.${alias}` },
   );
 }
@@ -181,10 +184,12 @@ export function resolveAdam(
   };
 }
 
+/** Whether a configuration has a KL penalty. */
 function hasKlPenalty({ kl_penalty_coef: coefficient }: RlConfig): boolean {
   return typeof coefficient === "number" && coefficient > 0;
 }
 
+/** Resolves the reference policy; null without a KL penalty. @throws ArgumentError `E_ARGUMENT` for settings that contradict each other. */
 function resolveReference(config: RlConfig): KlReference | null {
   const { kl_penalty_reference_step: step, kl_penalty_step_lag: lag } = config;
   if (!hasKlPenalty(config)) {

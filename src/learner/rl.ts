@@ -7,11 +7,19 @@ import { hasMixedAdvantages, TOKEN_VALUE_PROBLEMS } from "../base/trajectory/tok
 import { NO_SAMPLED_TURN } from "../base/trajectory/turn.ts";
 import { runSteps, type Steps } from "../base/util/steps.ts";
 import type { NormalizedEntry } from "./advantages.ts";
-import { advantagesOf, hasTokenAdvantages, isZero, type KeptTrajectory, normalizeParts, partsOf, tokenAdvantages } from "./parts.ts";
+import {
+  advantagesOf,
+  hasTokenAdvantages,
+  hasZeroAdvantage,
+  type KeptTrajectory,
+  normalizeParts,
+  partsOf,
+  tokenAdvantages,
+} from "./parts.ts";
 import { mean, populationDeviation } from "./moments.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type KlReference, type ResolvedRlConfig } from "./rl-config.ts";
-import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
+import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory, type TrajectoryReading } from "./read-trajectory.ts";
 import { fitsContext, lossWeights, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TurnSpan } from "./types.ts";
 import type { AdamParams, LossSpec, Row } from "../base/training-rows.ts";
@@ -107,27 +115,27 @@ export function* rlBatchSteps(
   limits: SequenceLimits,
   options: RlBatchOptions = {},
 ): Steps<RlBatch> {
-  const { settings, kept, normalized, trained, metrics, counted } = yield* readBatch(groups, config, { limits, ...options });
+  const { settings, kept, normalized, trainedTokens, metrics, counted } = yield* readBatch(groups, config, { limits, ...options });
   const rows: Row[] = [];
   const sources: RowSource[] = [];
-  let total = 0;
+  let totalTokens = 0;
   for (const [index, entry] of kept.entries()) {
     const parts = normalized[index] as readonly NormalizedEntry[];
     // All parts of a trajectory have the same weight.
     const { weight } = parts[0] as NormalizedEntry;
     for (const [sequenceIndex, sequence] of entry.sequences.entries()) {
-      total += sequence.tokens.length;
+      totalTokens += sequence.tokens.length;
       sources.push({ group: entry.group, trajectory: entry.trajectory, turns: sequence.turns });
       rows.push({
         tokens: sequence.tokens,
-        weights: lossWeights(sequence, weight / trained),
+        weights: lossWeights(sequence, weight / trainedTokens),
         advantages: tokenAdvantages(sequence, { parts: entry.parts, normalized: parts, index: sequenceIndex }),
         logprobs: new Float32Array(sequence.logprobs),
       });
     }
     yield;
   }
-  const counts = { "data/sequences": rows.length, "data/sequences_per_rollout": rows.length / kept.length, "tokens/total": total };
+  const counts = { "data/sequences": rows.length, "data/sequences_per_rollout": rows.length / kept.length, "tokens/total": totalTokens };
   const { loss, objective, reference, adam } = settings;
   return { rows, sources, loss, objective, reference, adam, metrics: { ...metrics, ...counts }, ...counted };
 }
@@ -140,7 +148,7 @@ interface ReadBatch {
   /** Weight and advantage of each part of each kept trajectory. */
   readonly normalized: readonly (readonly NormalizedEntry[])[];
   /** Trained tokens of all kept trajectories. */
-  readonly trained: number;
+  readonly trainedTokens: number;
   readonly metrics: Readonly<Record<string, number>>;
   readonly counted: Pick<RlBatch, "missingBytes" | "trajectoriesWithMissingBytes">;
 }
@@ -162,13 +170,13 @@ const NO_BATCH_COUNTS = {
   weightless: 0,
 };
 
+/** Counters of a batch. */
 type BatchCounts = typeof NO_BATCH_COUNTS;
 
 /** Reads and checks all trajectories, selects the trajectories to train on, and normalizes their advantages over the batch. */
 function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, reading: Reading): Steps<ReadBatch> {
   const { limits } = reading;
   const settings = checkRlConfig(config);
-  const { allowsUnknownLogprobs } = settings;
   const counts: BatchCounts = { ...NO_BATCH_COUNTS };
   const kept: KeptTrajectory[] = [];
   const rewards: number[] = [];
@@ -176,51 +184,23 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
 
   for (const [groupIndex, group] of groups.entries()) {
     const where = `trajectory_groups.${groupIndex}`;
-    const read: ReadTrajectory[] = [];
-    for (const [index, trajectory] of group.trajectories.entries()) {
-      read.push(readTrajectory(trajectory, `${where}.trajectories.${index}`, { ...reading, allowsUnknownLogprobs, counts }));
-      rewards.push(trajectory.reward);
-      yield;
-    }
-    if (read.length > 0 && read.every(({ sequences }) => sequences.length === 0)) {
-      throw new ArgumentError(`${where}: ${NO_SAMPLED_TURN}`, { param: where });
-    }
+    const read = yield* readGroup(group, where, { ...reading, allowsUnknownLogprobs: settings.allowsUnknownLogprobs, counts });
     checkTokenAdvantages(read, settings, where);
-    const groupRewards = read.map((trajectory) => trajectory.reward);
+    const groupRewards = read.map(({ reward }) => reward);
+    for (const reward of groupRewards) rewards.push(reward);
     if (groupRewards.length > 1) deviations.push(populationDeviation(groupRewards));
-    const advantages = advantagesOf(read, settings);
-    if (advantages.every((each) => each.every((advantage) => advantage === 0))) {
-      counts.zeroGroups++;
-      if (hasTokenAdvantages(read)) counts.zeroTokenGroups++;
-    }
     const { environment } = group.metadata;
-    for (const [index, { sequences, isTruncated }] of read.entries()) {
-      const trajectoryAdvantages = advantages[index] as Float64Array;
-      if (isTruncated) counts.truncated++;
-      if (sequences.length > 0 && sequences.every((sequence) => countTrained(sequence) === 0)) counts.weightless++;
-      if (trajectoryAdvantages.every((advantage) => advantage === 0) || (isTruncated && settings.masksTruncated)) continue;
-      const fitting = sequences.filter((sequence) => fitsContext(sequence, limits) && countTrained(sequence) > 0);
-      for (const sequence of sequences) {
-        if (fitsContext(sequence, limits)) continue;
-        counts.droppedSequences++;
-        counts.droppedTokens += countTrained(sequence);
-      }
-      const tokens = fitting.reduce((sum, sequence) => sum + countTrained(sequence), 0);
-      if (tokens === 0) continue;
-      const parts = partsOf(fitting, trajectoryAdvantages, settings);
-      if (hasTokenAdvantages(read) && parts.every(isZero)) continue;
-      const environmentName = typeof environment === "string" ? environment : null;
-      kept.push({ group: groupIndex, trajectory: index, environment: environmentName, sequences: fitting, tokens, parts });
-    }
+    const origin = { group: groupIndex, environment: typeof environment === "string" ? environment : null };
+    for (const trajectory of selectTrained(read, origin, { settings, limits, counts })) kept.push(trajectory);
   }
 
   const normalized = normalizeParts(kept, settings, rewards.length);
-  const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
-  if (normalized.flat().every(isZero)) {
+  const trainedTokens = kept.reduce((sum, entry) => sum + entry.tokens, 0);
+  if (normalized.flat().every(hasZeroAdvantage)) {
     const truncated = settings.masksTruncated ? counts.truncated : 0;
     const { contextLength } = limits;
     const batch = { groups: groups.length, trajectories: rewards.length, contextLength, isBalancedAway: kept.length > 0 };
-    throw nothingToTrain({ ...counts, truncated }, batch);
+    throw nothingToTrainError({ ...counts, truncated }, batch);
   }
   const metrics = {
     "reward/mean": mean(rewards),
@@ -232,13 +212,61 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     "data/merged_turns": counts.merged,
     "data/drifted_turns": counts.drifted,
     "data/dropped_sequences": counts.droppedSequences,
-    "tokens/trained": trained,
+    "tokens/trained": trainedTokens,
     "tokens/dropped": counts.droppedTokens,
     ...(settings.masksTruncated ? { "data/truncated_trajectories": counts.truncated } : {}),
     ...(counts.rendered === 0 ? {} : { "data/rendered_turns": counts.rendered, "data/rendered_drift": counts.renderedDrift }),
   };
   const { missingBytes, trajectoriesWithMissingBytes } = counts;
-  return { settings, kept, normalized, trained, metrics, counted: { missingBytes, trajectoriesWithMissingBytes } };
+  return { settings, kept, normalized, trainedTokens, metrics, counted: { missingBytes, trajectoriesWithMissingBytes } };
+}
+
+/** Reads the trajectories of a group, and yields after each. @throws ArgumentError `E_ARGUMENT` for a group without any choice. */
+function* readGroup({ trajectories }: TrajectoryGroup, where: string, reading: TrajectoryReading): Steps<ReadTrajectory[]> {
+  const read: ReadTrajectory[] = [];
+  for (const [index, trajectory] of trajectories.entries()) {
+    read.push(readTrajectory(trajectory, `${where}.trajectories.${index}`, reading));
+    yield;
+  }
+  if (read.length > 0 && read.every(({ sequences }) => sequences.length === 0)) {
+    throw new ArgumentError(`${where}: ${NO_SAMPLED_TURN}`, { param: where });
+  }
+  return read;
+}
+
+/**
+ * Selects the trajectories of a group to train on: with an advantage other than 0, and a trained token within the context. Updates
+ * `counts`.
+ */
+function selectTrained(
+  read: readonly ReadTrajectory[],
+  origin: Pick<KeptTrajectory, "group" | "environment">,
+  { settings, limits, counts }: { readonly settings: ResolvedRlConfig; readonly limits: SequenceLimits; readonly counts: BatchCounts },
+): KeptTrajectory[] {
+  const advantages = advantagesOf(read, settings);
+  if (advantages.every((each) => each.every((advantage) => advantage === 0))) {
+    counts.zeroGroups++;
+    if (hasTokenAdvantages(read)) counts.zeroTokenGroups++;
+  }
+  const kept: KeptTrajectory[] = [];
+  for (const [index, { sequences, isTruncated }] of read.entries()) {
+    const trajectoryAdvantages = advantages[index] as Float64Array;
+    if (isTruncated) counts.truncated++;
+    if (sequences.length > 0 && sequences.every((sequence) => countTrained(sequence) === 0)) counts.weightless++;
+    if (trajectoryAdvantages.every((advantage) => advantage === 0) || (isTruncated && settings.masksTruncated)) continue;
+    for (const sequence of sequences) {
+      if (fitsContext(sequence, limits)) continue;
+      counts.droppedSequences++;
+      counts.droppedTokens += countTrained(sequence);
+    }
+    const fitting = sequences.filter((sequence) => fitsContext(sequence, limits) && countTrained(sequence) > 0);
+    const tokens = fitting.reduce((sum, sequence) => sum + countTrained(sequence), 0);
+    if (tokens === 0) continue;
+    const parts = partsOf(fitting, trajectoryAdvantages, settings);
+    if (hasTokenAdvantages(read) && parts.every(hasZeroAdvantage)) continue;
+    kept.push({ ...origin, trajectory: index, sequences: fitting, tokens, parts });
+  }
+  return kept;
 }
 
 /**
@@ -257,7 +285,7 @@ function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: 
 }
 
 /** Creates the error for a batch without a trainable trajectory; the message lists the reasons. */
-function nothingToTrain(
+function nothingToTrainError(
   { sampling, zeroGroups, zeroTokenGroups, truncated, weightless, droppedSequences }: BatchCounts,
   batch: { readonly groups: number; readonly trajectories: number; readonly contextLength: number; readonly isBalancedAway: boolean },
 ): ArgumentError {
@@ -275,6 +303,6 @@ function nothingToTrain(
     sampling < trajectories && `${trajectories - sampling} of ${trajectories} trajectories have no sampled turn`,
     isBalancedAway && "`advantage_balance` takes away every advantage that is left",
   ];
-  const found = trajectories === 0 ? ["there is no trajectory"] : reasons.filter((reason) => reason !== false);
-  return new ArgumentError(`The batch would train nothing: ${found.join("; ")}.`, { param: "trajectory_groups" });
+  const applicable = trajectories === 0 ? ["there is no trajectory"] : reasons.filter((reason) => reason !== false);
+  return new ArgumentError(`The batch would train nothing: ${applicable.join("; ")}.`, { param: "trajectory_groups" });
 }

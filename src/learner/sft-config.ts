@@ -6,6 +6,7 @@ import { stepSettings, type StepSettings } from "./step-settings.ts";
 
 /** Batch size, in examples, for `batch_size: "auto"`. */
 const AUTO_BATCH_SIZE = 2;
+/** Default of `learning_rate`. */
 const DEFAULT_LEARNING_RATE = 5e-5;
 
 /** SFT configuration with all defaults filled in. */
@@ -23,13 +24,14 @@ export interface SftSettings extends StepSettings {
  * @throws UnsupportedError `E_UNSUPPORTED` for `metric_logging`.
  */
 export function checkSftConfig(config?: SftConfig | null, experimental?: SftExperimentalConfig | null): SftSettings {
-  if ((config?.metric_logging?.enabled ?? false) || Object.keys(config?.metric_logging ?? {}).some((key) => key !== "enabled")) {
+  const { enabled: isLogging = false, ...loggingSettings } = config?.metric_logging ?? {};
+  if (isLogging || Object.keys(loggingSettings).length > 0) {
     throw new UnsupportedError(
       '`metric_logging` is not supported by this service: expected null or {"enabled": false}. Metrics are in the job\'s events.',
       { param: "config.metric_logging" },
     );
   }
   const batchSize = typeof config?.batch_size === "number" ? config.batch_size : AUTO_BATCH_SIZE;
-  const own = { batchSize, learningRate: config?.learning_rate ?? DEFAULT_LEARNING_RATE, path: "experimental_config" };
-  return { ...stepSettings(experimental ?? {}, own), assistantTurns: config?.assistant_turns ?? "all" };
+  const jobSettings = { batchSize, learningRate: config?.learning_rate ?? DEFAULT_LEARNING_RATE, path: "experimental_config" };
+  return { ...stepSettings(experimental ?? {}, jobSettings), assistantTurns: config?.assistant_turns ?? "all" };
 }

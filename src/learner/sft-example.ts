@@ -14,14 +14,18 @@ import { fitsContext, requireTokenIds, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 import { isRecord } from "../base/util/values.ts";
 
+/** Relative weight of a line. */
 const weight = exampleWeight.nullish();
+/** Variables of the chat template. */
 const templateVariables = jsonObject.nullish();
+/** Line in the format of chat fine-tuning files. */
 const chatLine = z.looseObject({
   messages: z.array(requestMessage).min(1),
   tools: z.array(tool).nullish(),
   weight,
   chat_template_kwargs: templateVariables,
 });
+/** Line with a trajectory. */
 const trajectoryLine = trajectory.extend({ weight, chat_template_kwargs: templateVariables });
 
 /** Conversation in the format of chat fine-tuning files, or a trajectory, which is recognized by the key `messages_and_choices`. */
@@ -90,18 +94,18 @@ export function sftSequences(
   { assistantTurns = "all", where = "example" }: SftSequenceOptions = {},
 ): SftSequences {
   const histories = historiesOf(example, where);
-  const read = histories.map((history) => historySequences(history, tokenizer, assistantTurns === "last"));
-  const sequences = read.flatMap((history) => history.sequences);
+  const historyResults = histories.map((history) => historySequences(history, tokenizer, { lastOnly: assistantTurns === "last" }));
+  const sequences = historyResults.flatMap((history) => history.sequences);
   if (sequences.length === 0) throw new DataError(`${where}: expected at least one assistant message or choice to train on, found none.`);
   for (const sequence of sequences) requireTokenIds(sequence, limits, where);
   const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
   const dropped = sequences.filter((sequence) => !fitsContext(sequence, limits));
-  const { weight: own } = example;
+  const { weight: lineWeight } = example;
   return {
-    sequences: typeof own === "number" ? fitting.map((sequence) => ({ ...sequence, weight: own })) : fitting,
+    sequences: typeof lineWeight === "number" ? fitting.map((sequence) => ({ ...sequence, weight: lineWeight })) : fitting,
     droppedSequences: dropped.length,
     droppedTokens: dropped.reduce((sum, sequence) => sum + countTrained(sequence), 0),
-    missingBytes: read.reduce((sum, history) => sum + history.missingBytes, 0),
+    missingBytes: historyResults.reduce((sum, history) => sum + history.missingBytes, 0),
   };
 }
 
@@ -115,6 +119,7 @@ interface ExampleHistory {
   readonly location: string;
 }
 
+/** Returns the histories of an example: of a chat line, one. */
 function historiesOf(example: SftExample, where: string): ExampleHistory[] {
   const variables = example.chat_template_kwargs ?? {};
   const histories = isTrajectory(example)
@@ -123,14 +128,16 @@ function historiesOf(example: SftExample, where: string): ExampleHistory[] {
   return histories.map(({ items, tools, path }) => ({ items, tools, variables, location: `${where}: ${path}` }));
 }
 
+/** Whether an example is a trajectory. */
 function isTrajectory(example: SftExample): example is z.infer<typeof trajectoryLine> {
   return "messages_and_choices" in example;
 }
 
+/** Converts one history to sequences, see {@link sftSequences}. @param options - `lastOnly`: whether only its last turn is trained. */
 function historySequences(
   history: ExampleHistory,
   tokenizer: ChatTokenizer,
-  lastOnly: boolean,
+  { lastOnly }: { readonly lastOnly: boolean },
 ): Pick<SftSequences, "sequences" | "missingBytes"> {
   const { items, tools, variables, location } = history;
   const choices = items.filter(isChoice);

@@ -34,9 +34,9 @@ export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
       param: "training_data_url",
     });
   }
-  const total = sequences.reduce((sum, sequence) => sum + countTrained(sequence) * (sequence.weight ?? 1), 0);
+  const totalWeight = sequences.reduce((sum, sequence) => sum + countTrained(sequence) * (sequence.weight ?? 1), 0);
   return {
-    rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: fillTrained(sequence, (sequence.weight ?? 1) / total) })),
+    rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: fillTrained(sequence, (sequence.weight ?? 1) / totalWeight) })),
     loss: { kind: "cross-entropy" },
     tokens: sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0),
     trainedTokens: trained,

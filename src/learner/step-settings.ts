@@ -6,6 +6,7 @@ import type { AdamParams } from "../base/training-rows.ts";
 import { resolveAdam } from "./rl-config.ts";
 import { learningRate } from "./schedule.ts";
 
+/** Default of `max_grad_norm`. */
 const DEFAULT_MAX_GRAD_NORM = 1;
 
 /** Configuration of the steps as accepted by the schema; null and absent mean the default. */
@@ -34,7 +35,7 @@ export interface StepSettings {
 }
 
 /** Settings of {@link stepSettings} that the kinds of jobs name or default differently. */
-export type OwnStepSettings = Pick<StepSettings, "batchSize" | "path"> & {
+export type JobStepSettings = Pick<StepSettings, "batchSize" | "path"> & {
   /** Constant learning rate, peak of a schedule, or a rate per step. */
   readonly learningRate: number | readonly number[];
 };
@@ -44,7 +45,7 @@ export type OwnStepSettings = Pick<StepSettings, "batchSize" | "path"> & {
  *
  * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
  */
-export function stepSettings(config: StepConfig, { batchSize, learningRate: rate, path }: OwnStepSettings): StepSettings {
+export function stepSettings(config: StepConfig, { batchSize, learningRate: rate, path }: JobStepSettings): StepSettings {
   const { validation_split: split, validation_data_url: url, validation_every: every } = config;
   if (isSet(split) && isSet(url)) throw bothSetError(path, ["validation_split", "validation_data_url"], "Each names what is measured");
   if (isSet(every) && !isSet(split) && !isSet(url)) {
@@ -97,8 +98,8 @@ function ratesOf(rate: number | readonly number[], settings: StepConfig, path: s
     );
   }
   return (stepCount) => {
-    const given = { kind, peak: rate, minimum: minimum ?? 0, warmupSteps: steps ?? Math.floor((ratio ?? 0) * stepCount) };
-    return (step) => learningRate(step, stepCount, given);
+    const rateSchedule = { kind, peak: rate, minimum: minimum ?? 0, warmupSteps: steps ?? Math.floor((ratio ?? 0) * stepCount) };
+    return (step) => learningRate(step, stepCount, rateSchedule);
   };
 }
 
@@ -109,6 +110,7 @@ function bothSetError(path: string, [first, second]: readonly [string, string], 
   });
 }
 
+/** Whether a setting is neither null nor absent. */
 function isSet<T>(value: T | null | undefined): value is T {
   return value !== null && value !== undefined;
 }

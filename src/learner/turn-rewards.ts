@@ -19,11 +19,11 @@ import { type AdvantageOptions, DEVIATION_EPSILON } from "./advantages.ts";
  * ```
  */
 export function turnReturns(reward: number, turnRewards: readonly number[]): number[] {
-  let before = 0;
-  return turnRewards.map((own) => {
-    const result = reward - before;
-    before += own;
-    return result;
+  let earlierRewards = 0;
+  return turnRewards.map((turnReward) => {
+    const turnReturn = reward - earlierRewards;
+    earlierRewards += turnReward;
+    return turnReturn;
   });
 }
 
@@ -40,18 +40,19 @@ export function turnReturns(reward: number, turnRewards: readonly number[]): num
 export function groupTurnAdvantages(returns: readonly (readonly number[])[], options: AdvantageOptions = {}): Float64Array[] {
   const { scale = true, baseline = "mean", deviation = "population", exactZero = false } = options;
   const size = returns.length;
-  const all = returns.flat();
-  const bad = all.find((value) => !Number.isFinite(value));
-  if (bad !== undefined) throw new DataError(`Expected rewards of turns with finite sums, got ${bad}.`);
-  if (size < 2 || (!exactZero && !isTrainableGroup(all))) return returns.map((turns) => new Float64Array(turns.length));
+  const allReturns = returns.flat();
+  const invalidReturn = allReturns.find((value) => !Number.isFinite(value));
+  if (invalidReturn !== undefined) throw new DataError(`Expected rewards of turns with finite sums, got ${invalidReturn}.`);
+  if (size < 2 || (!exactZero && !isTrainableGroup(allReturns))) return returns.map((turns) => new Float64Array(turns.length));
   const means = returns.map(mean);
-  const total = means.reduce((sum, value) => sum + value, 0);
-  const center = total / size;
+  const sumOfMeans = means.reduce((sum, value) => sum + value, 0);
+  const center = sumOfMeans / size;
   const squares = returns.reduce((sum, turns) => sum + mean(turns.map((value) => (value - center) ** 2)), 0);
   const divisor = scale ? Math.sqrt(squares / (deviation === "sample" ? size - 1 : size)) + DEVIATION_EPSILON : 1;
-  const rounding = exactZero ? 0 : all.length * Number.EPSILON * all.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
+  const largest = allReturns.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
+  const roundingError = exactZero ? 0 : allReturns.length * Number.EPSILON * largest;
   return returns.map((turns, index) => {
-    const own = baseline === "leave_one_out" ? (total - (means[index] as number)) / (size - 1) : center;
-    return Float64Array.from(turns, (value) => (Math.abs(value - own) <= rounding ? 0 : (value - own) / divisor));
+    const expected = baseline === "leave_one_out" ? (sumOfMeans - (means[index] as number)) / (size - 1) : center;
+    return Float64Array.from(turns, (value) => (Math.abs(value - expected) <= roundingError ? 0 : (value - expected) / divisor));
   });
 }

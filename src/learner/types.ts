@@ -1,8 +1,8 @@
 /** Token sequences between reading a trajectory and building the rows of a batch. */
 
 /**
- * Importance ratio of a token: its own (`token`); the geometric mean over the trained tokens of its sequence, as in GSPO (`sequence`); or
- * the arithmetic (`average`) or geometric mean (`geometric_average`) of these two.
+ * Importance ratio of a token: the ratio of the token itself (`token`); the geometric mean over the trained tokens of its sequence, as in
+ * GSPO (`sequence`); or the arithmetic (`average`) or geometric mean (`geometric_average`) of these two.
  */
 export type ImportanceLevel = "token" | "sequence" | "average" | "geometric_average";
 
@@ -50,7 +50,10 @@ export interface SampledSequence extends TokenSequence {
   readonly logprobs: Float64Array;
   /** Sampled turns in order. */
   readonly turns: readonly TurnSpan[];
-  /** Shape `[T]`, advantages supplied with the choices, 0 outside of them; used where the mask is 1. @default none: advantages are computed from rewards */
+  /**
+   * Shape `[T]`, advantages supplied with the choices, 0 outside of them; used where the mask is 1. @default none: advantages are computed
+   * from rewards
+   */
   readonly tokenAdvantages?: Float64Array | undefined;
   /** Shape `[T]`, factors of the loss weights from the choices' `token_weights`, used where the mask is 1. @default 1 for every token */
   readonly tokenWeightFactors?: Float64Array | undefined;

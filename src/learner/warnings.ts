@@ -30,6 +30,7 @@ const MIN_ESS = 0.3;
 /** Max KL divergence between sampler and trainer for the same weights, in nats. */
 const MAX_MISMATCH = 1e-3;
 
+/** Metrics by name. */
 type Metrics = Readonly<Record<string, number>>;
 
 /**
@@ -45,30 +46,33 @@ type Metrics = Readonly<Record<string, number>>;
  * @param history - Metrics of the model's previous RL steps, newest first; at most {@link WARNING_HISTORY} are used.
  */
 export function trainingWarnings(metrics: Metrics, history: readonly Metrics[]): TrainingWarning[] {
-  const before = history.slice(0, WARNING_HISTORY);
-  return [entropyCollapse(metrics, before), constantGroups(metrics, before), lowEss(metrics), mismatch(metrics)].filter(
+  const previous = history.slice(0, WARNING_HISTORY);
+  return [entropyCollapse(metrics, previous), constantGroups(metrics, previous), lowEss(metrics), samplerMismatch(metrics)].filter(
     (warning) => warning !== null,
   );
 }
 
-function entropyCollapse(metrics: Metrics, before: readonly Metrics[]): TrainingWarning | null {
+/** Checks for `entropy-collapse`. */
+function entropyCollapse(metrics: Metrics, previous: readonly Metrics[]): TrainingWarning | null {
   const value = metrics["policy/entropy"];
-  const threshold = ENTROPY_SHARE * before.reduce((max, each) => Math.max(max, each["policy/entropy"] ?? 0), 0);
+  const threshold = ENTROPY_SHARE * previous.reduce((max, each) => Math.max(max, each["policy/entropy"] ?? 0), 0);
   // An engine may report no entropy.
   if (value === undefined || value >= threshold) return null;
   return {
     code: "entropy-collapse",
     value,
     threshold,
-    message: `The policy's entropy fell to ${short(value)} nats, below a quarter of the highest of the last ${before.length} steps: it hardly explores any more. Lower the learning rate, add an entropy bonus (\`entropy_coef\`) or a KL penalty (\`kl_penalty_coef\`), or go back to an earlier checkpoint.`,
+    message: `The policy's entropy fell to ${short(value)} nats, below a quarter of the highest of the last ${previous.length} steps: it hardly explores any more. Lower the learning rate, add an entropy bonus (\`entropy_coef\`) or a KL penalty (\`kl_penalty_coef\`), or go back to an earlier checkpoint.`,
   };
 }
 
-function constantGroups(metrics: Metrics, before: readonly Metrics[]): TrainingWarning | null {
-  const recent = before.slice(0, CONSTANT_STEPS);
+/** Checks for `constant-groups-rising`. */
+function constantGroups(metrics: Metrics, previous: readonly Metrics[]): TrainingWarning | null {
+  const recent = previous.slice(0, CONSTANT_STEPS);
   if (recent.length < CONSTANT_STEPS) return null;
   const value = constantFraction(metrics);
-  const threshold = Math.max(CONSTANT_SHARE, recent.reduce((sum, each) => sum + constantFraction(each), 0) / recent.length + CONSTANT_RISE);
+  const recentMean = recent.reduce((sum, each) => sum + constantFraction(each), 0) / recent.length;
+  const threshold = Math.max(CONSTANT_SHARE, recentMean + CONSTANT_RISE);
   if (value < threshold) return null;
   return {
     code: "constant-groups-rising",
@@ -78,6 +82,7 @@ function constantGroups(metrics: Metrics, before: readonly Metrics[]): TrainingW
   };
 }
 
+/** Checks for `low-ess`. */
 function lowEss(metrics: Metrics): TrainingWarning | null {
   const value = metrics["policy/ess"] ?? 1;
   if (value >= MIN_ESS) return null;
@@ -89,7 +94,8 @@ function lowEss(metrics: Metrics): TrainingWarning | null {
   };
 }
 
-function mismatch(metrics: Metrics): TrainingWarning | null {
+/** Checks for `sampler-mismatch`. */
+function samplerMismatch(metrics: Metrics): TrainingWarning | null {
   const value = metrics["sampler/mismatch_kl"] ?? 0;
   if (value <= MAX_MISMATCH) return null;
   return {
@@ -100,14 +106,17 @@ function mismatch(metrics: Metrics): TrainingWarning | null {
   };
 }
 
+/** Returns the fraction of the groups of a step in which all rewards are equal. */
 function constantFraction(metrics: Metrics): number {
   return (metrics["advantage/zero_groups"] ?? 0) / Math.max(metrics["data/groups"] ?? 0, 1);
 }
 
+/** Formats a number for a message. */
 function short(value: number): string {
   return value.toPrecision(3);
 }
 
+/** Formats a fraction for a message. */
 function percent(share: number): string {
   return `${(100 * share).toFixed(0)} %`;
 }
