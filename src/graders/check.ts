@@ -1,4 +1,4 @@
-/** Checks of graders before anything runs. */
+/** Checks of graders before anything runs: the schema, settings of OpenAI's format that are not supported, templates and formulas. */
 import type { z } from "zod";
 import { ArgumentError, UnsupportedError } from "../base/errors.ts";
 import {
@@ -181,6 +181,7 @@ function templatesOf(grader: Grader, at: Path): TemplateText[] {
   return Object.entries(grader.graders).flatMap(([variable, part]) => templatesOfSingle(part, [...at, "graders", variable]));
 }
 
+/** Returns the templates of a grader other than a multi grader. */
 function templatesOfSingle(grader: SingleGrader, at: Path): TemplateText[] {
   if (grader.type === "score_model" || grader.type === "label_model") {
     return grader.input.flatMap(({ content }, index) => templatesOfContent(content, [...at, "input", index, "content"]));
@@ -191,6 +192,7 @@ function templatesOfSingle(grader: SingleGrader, at: Path): TemplateText[] {
   ];
 }
 
+/** Returns the templates in the content of a message. */
 function templatesOfContent(content: GraderMessage["content"], at: Path): TemplateText[] {
   if (typeof content === "string") return [{ path: at, text: content }];
   if (!Array.isArray(content)) return [{ path: [...at, "text"], text: content.text }];
@@ -208,6 +210,7 @@ function withParam(path: Path, check: () => unknown, subject = "Invalid grader")
   }
 }
 
+/** Returns a path as the `param` of an error; null for the checked value itself. */
 function paramOf(path: Path): string | null {
   return path.length === 0 ? null : path.join(".");
 }

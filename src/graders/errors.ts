@@ -1,3 +1,4 @@
+/** Errors of graders. */
 import { WhetstoneError, type WhetstoneErrorOptions } from "../base/errors.ts";
 import type { GraderErrors } from "../base/schema/index.ts";
 

@@ -15,6 +15,7 @@ export type Formula =
   | { readonly type: "operation"; readonly operator: Operator; readonly left: Formula; readonly right: Formula }
   | { readonly type: "call"; readonly name: FunctionName; readonly operands: readonly Formula[] };
 
+/** Operators with their computation. */
 const OPERATIONS = {
   "+": (a: number, b: number) => a + b,
   "-": (a: number, b: number) => a - b,
@@ -22,6 +23,7 @@ const OPERATIONS = {
   "/": (a: number, b: number) => a / b,
   "^": (a: number, b: number) => a ** b,
 };
+/** Operator of a formula. */
 type Operator = keyof typeof OPERATIONS;
 
 /** Functions by name, with their number of operands; `Infinity` for one or more. `log` is the natural logarithm. */
@@ -35,16 +37,19 @@ const FUNCTIONS = {
   sqrt: { operands: 1, apply: Math.sqrt },
   log: { operands: 1, apply: Math.log },
 } satisfies Record<string, { readonly operands: number; readonly apply: (...values: number[]) => number }>;
+/** Name of a function of formulas. */
 type FunctionName = keyof typeof FUNCTIONS;
 
 /** Names of the functions, which are no variables. */
 export const FUNCTION_NAMES = Object.keys(FUNCTIONS);
 
+/** Whether a name is the name of a function. */
 const isFunctionName = (name: string): name is FunctionName => Object.hasOwn(FUNCTIONS, name);
 
 /** Token with the white space before it: a number, a name, or any other character; at the end of the formula, nothing. */
 const TOKEN = /\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(\S)|$)/guy;
 
+/** Token of a formula. */
 interface Token {
   readonly type: "number" | "name" | "symbol" | "end";
   readonly text: string;
@@ -52,10 +57,14 @@ interface Token {
   readonly position: number;
 }
 
+/** Splits a formula into tokens; the last one is the end. */
 function tokensOf(text: string): Token[] {
   return Array.from(text.matchAll(TOKEN), ({ 0: match, 1: number, 2: name, 3: symbol, index }) => {
     const token = number ?? name ?? symbol ?? "";
-    const type = number !== undefined ? "number" : name !== undefined ? "name" : symbol !== undefined ? "symbol" : "end";
+    let type: Token["type"] = "end";
+    if (number !== undefined) type = "number";
+    else if (name !== undefined) type = "name";
+    else if (symbol !== undefined) type = "symbol";
     return { type, text: token, position: index + match.length - token.length };
   });
 }
@@ -72,8 +81,8 @@ interface Parser {
 }
 
 /**
- * Parses a formula: numbers, variables, `+ - * / ^`, parentheses, and the functions min, max, abs, floor, ceil, exp, sqrt and log. `^` binds
- * closer than a sign before it and is right-associative: `-2^2` is −4, and `2^3^2` is 512.
+ * Parses a formula: numbers, variables, `+ - * / ^`, parentheses, and the functions min, max, abs, floor, ceil, exp, sqrt and log. `^`
+ * binds closer than a sign before it and is right-associative: `-2^2` is −4, and `2^3^2` is 512.
  *
  * @param text - Formula of at most {@link MAX_FORMULA_LENGTH} characters, nested at most {@link MAX_FORMULA_DEPTH} levels deep.
  * @param variables - Names that stand for scores.
@@ -112,7 +121,7 @@ function peek({ tokens, index }: Parser): Token {
   return tokens[index] ?? { type: "end", text: "", position: 0 };
 }
 
-/** Consumes the next token if it is one of the symbols; null otherwise. */
+/** Consumes and returns the next token if it is one of the symbols; null otherwise. */
 function takeSymbol<Symbol extends string>(parser: Parser, symbols: readonly Symbol[]): Symbol | null {
   const { type, text } = peek(parser);
   const found = symbols.find((symbol) => type === "symbol" && symbol === text);
@@ -121,22 +130,23 @@ function takeSymbol<Symbol extends string>(parser: Parser, symbols: readonly Sym
   return found;
 }
 
+/** Returns the error for the next token. */
 function unexpectedError(parser: Parser, expected: string): GraderError {
   const { type, text, position } = peek(parser);
   const got = type === "end" ? "the end" : `\`${text}\` at position ${position + 1}`;
   return new GraderError("formula_parse_error", `Expected ${expected} in the formula \`${shortened(parser.text, 200)}\`, got ${got}`);
 }
 
-/** Parses `term + term − …`. */
+/** Parses `term + term − …`, where a term is `factor * factor / …`. */
 function parseSum(parser: Parser): Formula {
   return parseChain(parser, ["+", "-"], (each) => parseChain(each, ["*", "/"], parseSigned));
 }
 
 /** Parses operands of operators with the same precedence, which are left-associative. */
-function parseChain(parser: Parser, operators: readonly Operator[], operand: (parser: Parser) => Formula): Formula {
-  let left = operand(parser);
+function parseChain(parser: Parser, operators: readonly Operator[], parseOperand: (parser: Parser) => Formula): Formula {
+  let left = parseOperand(parser);
   for (let operator = takeSymbol(parser, operators); operator !== null; operator = takeSymbol(parser, operators)) {
-    left = { type: "operation", operator, left, right: operand(parser) };
+    left = { type: "operation", operator, left, right: parseOperand(parser) };
   }
   return left;
 }
@@ -197,7 +207,11 @@ function parseCall(parser: Parser, name: FunctionName): Formula {
   return { type: "call", name, operands };
 }
 
-/** Parses one level deeper. Parentheses, calls, signs and powers all recurse through {@link parseSigned}, which alone counts the levels. @throws GraderError `E_GRADER` beyond {@link MAX_FORMULA_DEPTH} levels */
+/**
+ * Parses one level deeper. Parentheses, calls, signs and powers all recurse through {@link parseSigned}, which alone counts the levels.
+ *
+ * @throws GraderError `E_GRADER` beyond {@link MAX_FORMULA_DEPTH} levels
+ */
 function parseNested(parser: Parser, parse: () => Formula): Formula {
   if (parser.depth >= MAX_FORMULA_DEPTH) {
     throw new GraderError("formula_parse_error", `Expected a formula nested at most ${MAX_FORMULA_DEPTH} levels deep, got more`);

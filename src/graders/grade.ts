@@ -55,6 +55,7 @@ export async function grade(grader: Grader, context: GradeContext): Promise<Grad
   return grader.type === "multi" ? gradeMulti(grader, context) : gradeSingle(grader, context);
 }
 
+/** Scores a sample with a grader other than a multi grader. */
 async function gradeSingle(grader: SingleGrader, context: GradeContext): Promise<GradeResult> {
   const render = (template: string) => renderTemplate(parseGraderTemplate(template), context.values);
   const answers: ModelAnswer[] = [];
@@ -75,14 +76,15 @@ interface Scoring {
   readonly answers: ModelAnswer[];
 }
 
-/** @throws GraderError `E_GRADER` if the grader cannot score the sample. */
+/** Returns the score of a sample. @throws GraderError `E_GRADER` if the grader cannot score the sample. */
 async function scoreOf(grader: SingleGrader, context: GradeContext, { render, answers }: Scoring): Promise<number> {
   switch (grader.type) {
     case "string_check":
       return Number(isMatch(grader.operation, render(grader.input), render(grader.reference)));
     case "text_similarity": {
       const { evaluation_metric: metric } = grader;
-      const [text, reference] = [render(grader.input), render(grader.reference)];
+      const text = render(grader.input);
+      const reference = render(grader.reference);
       return context.similarity?.(metric, [text, reference], context.signal) ?? textSimilarity(metric, text, reference);
     }
     case "score_model":
@@ -91,6 +93,7 @@ async function scoreOf(grader: SingleGrader, context: GradeContext, { render, an
   }
 }
 
+/** Whether an input matches a reference; `like` and `ilike` look for the reference in the input. */
 function isMatch(operation: StringCheckGrader["operation"], input: string, reference: string): boolean {
   switch (operation) {
     case "eq":
@@ -112,25 +115,25 @@ function withGraderName({ flag, message, retryable, cause }: GraderError, name: 
 /** Runs the parts at the same time, then computes the formula. A part that failed has the score 0 in it. */
 async function gradeMulti(grader: MultiGrader, context: GradeContext): Promise<GradeResult> {
   const entries = Object.entries(grader.graders);
-  const formula = formulaOf(grader);
+  const formula = tryParseFormula(grader);
   if (formula instanceof GraderError) return { reward: 0, errors: [formula], answers: [], parts: [] };
   const results = await Promise.all(entries.map(([, part]) => gradeSingle(part, context)));
   const parts = zip(entries, results).map(([[variable, { name }], { reward }]) => ({ variable, name, reward }));
   const value = evaluateFormula(formula, Object.fromEntries(parts.map(({ variable, reward }) => [variable, reward])));
-  const ofParts = {
+  const partResults = {
     errors: results.flatMap(({ errors }) => errors),
     answers: results.flatMap(({ answers }) => answers),
     parts,
   };
-  if (Number.isFinite(value)) return { reward: value, ...ofParts };
+  if (Number.isFinite(value)) return { reward: value, ...partResults };
   const scores = parts.map(({ variable, reward }) => `${variable} = ${reward}`).join(", ");
   const message = `Expected a finite value of \`${grader.calculate_output}\`, got ${value} for ${scores}`;
   const error = withGraderName(new GraderError("formula_parse_error", message), grader.name);
-  return { ...ofParts, reward: 0, errors: [...ofParts.errors, error] };
+  return { ...partResults, reward: 0, errors: [...partResults.errors, error] };
 }
 
 /** Parses the formula of a multi grader. Returns the error of a formula that does not parse. */
-function formulaOf({ name, graders, calculate_output: text }: MultiGrader): Formula | GraderError {
+function tryParseFormula({ name, graders, calculate_output: text }: MultiGrader): Formula | GraderError {
   try {
     return parseFormula(text, Object.keys(graders));
   } catch (error) {

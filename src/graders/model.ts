@@ -37,6 +37,7 @@ export interface ModelAnswer {
   readonly cachedTokens: number;
 }
 
+/** Grader that asks a model. */
 type ModelGrader = ScoreModelGrader | LabelModelGrader;
 
 /** Inputs of {@link askModel}. */
@@ -64,8 +65,9 @@ export async function askModel(grader: ModelGrader, { complete, signal, render, 
     const label = parseResult(text, labelAnswer(grader.labels));
     return Number(grader.passing_labels.includes(label));
   }
-  const [low = 0, high = 1] = grader.range ?? [];
-  return Math.min(high, Math.max(low, parseResult(text, scoreAnswer)));
+  const [min = 0, max = 1] = grader.range ?? [];
+  const score = parseResult(text, scoreAnswer);
+  return Math.min(max, Math.max(min, score));
 }
 
 /** Sends a request. @throws GraderError `E_GRADER` for a failed request and for a timeout of the model */
@@ -108,6 +110,7 @@ function samplingOf({ sampling_params: sampling = {} }: ScoreModelGrader): Parti
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
 }
 
+/** Returns a message of a grader with rendered templates. */
 function requestMessageOf({ role, content }: GraderMessage, render: AskOptions["render"]): RequestMessage {
   if (typeof content === "string") return { role, content: render(content) };
   const parts = Array.isArray(content) ? content : [content];
@@ -139,7 +142,7 @@ function answerText({ choices }: ChatCompletion): string {
   return content;
 }
 
-/** Schemas of the answers, equal to the JSON schemas of the requests. */
+// The schemas of the answers are equal to the JSON schemas of the requests.
 const steps = z.array(z.strictObject({ description: z.string(), conclusion: z.string() }));
 const scoreAnswer = z.strictObject({ steps, result: z.number() });
 const labelAnswer = (labels: readonly string[]) => z.strictObject({ steps, result: z.literal(labels) });

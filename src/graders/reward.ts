@@ -1,3 +1,4 @@
+/** Graders as rewards of environments. */
 import { ConfigError } from "../base/errors.ts";
 import type { Grader } from "../base/schema/index.ts";
 import { textOf } from "../base/trajectory/messages.ts";
@@ -25,12 +26,12 @@ export interface GraderRewardOptions<S> {
 }
 
 /**
- * Creates a reward from a grader of OpenAI's fine-tuning API. The sample is the last assistant message of the rollout. The score of each part
- * of a multi grader becomes the metric `reward/<name>/<variable>`, the tokens of models `grader/prompt_tokens` and
+ * Creates a reward from a grader of OpenAI's fine-tuning API. The sample is the last assistant message of the rollout. The score of each
+ * part of a multi grader becomes the metric `reward/<name>/<variable>`, the tokens of models `grader/prompt_tokens` and
  * `grader/completion_tokens`.
  *
- * A sample that lacks a part that a template names, such as a text that is not JSON, scores 0, in a multi grader the part of it. Every other
- * failure fails the rollout, which is recorded as data; no reward is invented.
+ * A sample that lacks a part that a template names, such as a text that is not JSON, scores 0, in a multi grader the part of it. Every
+ * other failure fails the rollout, which is recorded as data; no reward is invented.
  *
  * @param grader - Grader.
  * @param options - Name of the reward, item of a scenario, and the function that answers requests to models.
@@ -54,12 +55,12 @@ export function graderReward<S>(grader: Grader, { name, item, complete }: Grader
   if (item !== undefined && typeof item !== "function") {
     throw new ConfigError(`Expected \`item\` to be a function of a scenario, got ${typeof item}`, { param: "item" });
   }
-  const checked = checkGrader(grader);
-  const answer = requireComplete(checked, complete);
-  const label = name ?? checked.name;
+  const checkedGrader = checkGrader(grader);
+  const completeRequest = requireComplete(checkedGrader, complete);
+  const label = name ?? checkedGrader.name;
   const score: Reward<S>["score"] = async ({ scenario, trajectory, signal }) => {
     const values = { item: item === undefined ? scenario : item(scenario), sample: gradedSample(sampleOf(trajectory)) };
-    return scoreOf(await grade(checked, { values, complete: answer, signal }), label);
+    return scoreOf(await grade(checkedGrader, { values, complete: completeRequest, signal }), label);
   };
   return normalizedReward({ name: label, score });
 }
@@ -76,12 +77,16 @@ function sampleOf(trajectory: ScoredTrajectory): GraderSample {
   return { output_text: text, output_tools: message.tool_calls ?? [], choices };
 }
 
-/** Converts the result of a grader to a score. `label` is the name of the reward. @throws GraderError `E_GRADER` for a failure that the sample does not cause. */
+/**
+ * Converts the result of a grader to a score. `label` is the name of the reward.
+ *
+ * @throws GraderError `E_GRADER` for a failure that the sample does not cause.
+ */
 function scoreOf({ reward: value, errors, parts, answers }: GradeResult, label: string): RewardScore {
   const failure = firstFailure(errors);
   if (failure !== null) throw failure;
   const metrics = Object.fromEntries(parts.map(({ variable, reward: score }) => [`${REWARD_PREFIX}${label}/${variable}`, score]));
-  const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, answer) => sum + answer[key], 0);
+  const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, completeRequest) => sum + completeRequest[key], 0);
   const usage = { "grader/prompt_tokens": tokens("promptTokens"), "grader/completion_tokens": tokens("completionTokens") };
   return {
     value,

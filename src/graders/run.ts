@@ -1,3 +1,4 @@
+/** Graders as the route `graders/run` of the fine-tuning API runs them. */
 import { ArgumentError, InternalError } from "../base/errors.ts";
 import type { Grader, GraderErrors, GraderRun } from "../base/schema/index.ts";
 import { parseGrader } from "./check.ts";
@@ -85,17 +86,21 @@ export function requireComplete(grader: Grader, complete: GraderComplete | undef
   throw new ArgumentError(message, { param: "complete" });
 }
 
+/** Returns the tokens of all answers of models. */
 function totalTokens({ answers }: GradeResult): number {
   return answers.reduce((sum, { promptTokens, completionTokens }) => sum + promptTokens + completionTokens, 0);
 }
 
+/** Returns the tokens of the answers by model. */
 function usageByModel(answers: readonly ModelAnswer[]): GraderRun["model_grader_token_usage_per_model"] {
   const models = new Set(answers.map(({ model }) => model));
   return Object.fromEntries(
     [...models].map((name) => {
-      const ofModel = answers.filter(({ model }) => model === name);
-      const sum = (key: "promptTokens" | "completionTokens" | "cachedTokens") => ofModel.reduce((total, answer) => total + answer[key], 0);
-      const [prompt, completion] = [sum("promptTokens"), sum("completionTokens")];
+      const modelAnswers = answers.filter(({ model }) => model === name);
+      const sum = (key: "promptTokens" | "completionTokens" | "cachedTokens") =>
+        modelAnswers.reduce((total, answer) => total + answer[key], 0);
+      const prompt = sum("promptTokens");
+      const completion = sum("completionTokens");
       const usage = {
         prompt_tokens: prompt,
         completion_tokens: completion,
@@ -107,6 +112,7 @@ function usageByModel(answers: readonly ModelAnswer[]): GraderRun["model_grader_
   );
 }
 
+/** Returns the flags and messages of errors. Flags of `python` graders, which are not supported, are always false. */
 function errorsOf(errors: readonly GraderError[], { choices }: GradedSample): GraderErrors {
   const has = (name: GraderErrorFlag) => errors.some(({ flag }) => flag === name);
   return {

@@ -1,3 +1,4 @@
+/** Output of a model as the variables of a grader's templates. */
 import type { Choice, ToolCall } from "../base/schema/index.ts";
 import { parseNestedJson } from "../base/util/json-size.ts";
 

@@ -43,12 +43,12 @@ const MEMBER = /\.([^\s.[\]{}"']+)|\[(\d+)\]|\["([^"]*)"\]|\['([^']*)'\]/guy;
 export function parseGraderTemplate(text: string): GraderTemplate {
   const parts: (string | TemplatePath)[] = [];
   let parsedLength = 0;
-  for (let open = text.indexOf("{{"); open >= 0; open = text.indexOf("{{", parsedLength)) {
-    const close = text.indexOf("}}", open);
-    if (close < 0) throw templateError(`Expected \`{{\` to be closed by \`}}\`, got \`${text.slice(open, open + 40)}\``);
-    parts.push(text.slice(parsedLength, open));
-    parsedLength = close + "}}".length;
-    parts.push(parsePath(text.slice(open, parsedLength)));
+  for (let openIndex = text.indexOf("{{"); openIndex >= 0; openIndex = text.indexOf("{{", parsedLength)) {
+    const closeIndex = text.indexOf("}}", openIndex);
+    if (closeIndex < 0) throw templateError(`Expected \`{{\` to be closed by \`}}\`, got \`${text.slice(openIndex, openIndex + 40)}\``);
+    parts.push(text.slice(parsedLength, openIndex));
+    parsedLength = closeIndex + "}}".length;
+    parts.push(parsePath(text.slice(openIndex, parsedLength)));
   }
   return [...parts, text.slice(parsedLength)].filter((part) => part !== "");
 }
@@ -77,6 +77,7 @@ function parseMembers(text: string): readonly [Key, ...Key[]] | null {
   return firstKey === undefined || !isComplete ? null : [firstKey, ...otherKeys];
 }
 
+/** Checks that `sample` has a variable. @throws GraderError `E_GRADER` otherwise */
 function checkSampleVariable(variable: Key, source: string): void {
   if (variable === "output_audio") throw templateError(`\`${source}\`: audio is not supported; grade the text of the sample`);
   if (SAMPLE_VARIABLES.includes(variable)) return;
@@ -86,8 +87,9 @@ function checkSampleVariable(variable: Key, source: string): void {
 /**
  * Replaces the references of a template by their values: a text as it is, any other value as JSON.
  *
- * @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for a path that the item does not have and a value without a JSON form,
- *   and `sample_parse_error` for a path that the sample does not have. The message has the reference, the path and the fields that exist.
+ * @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for a path that the item does not have and a value without a JSON
+ *   form, and `sample_parse_error` for a path that the sample does not have. The message has the reference, the path and the fields that
+ *   exist.
  */
 export function renderTemplate(template: GraderTemplate, values: TemplateValues): string {
   return template.map((part) => (typeof part === "string" ? part : textAt(part, values))).join("");
@@ -122,19 +124,20 @@ function missingMember(value: unknown, key: Key, path: string): string | null {
   }
   if (!isRecord(value)) return `\`${path}\` has no field \`${key}\`; it is ${value === null ? "null" : `a ${typeof value}`}`;
   if (Object.hasOwn(value, key) && value[key] !== undefined) return null;
-  // Any other variable of a sample exists; see `checkVariable`.
+  // Only `output_json` may be undefined: the names of variables were checked by `checkSampleVariable`.
   if (path === "sample") return "the text of the sample is not JSON";
   return `\`${path}\` has no field \`${key}\`; it has ${namesOf(value)}`;
 }
 
 /** Max number of fields that a message names. */
-const MAX_NAMED = 20;
+const MAX_NAMED_FIELDS = 20;
 
+/** Lists the fields of a value for a message. */
 function namesOf(value: Readonly<Record<string, unknown>>): string {
   const names = Object.keys(value).filter((name) => value[name] !== undefined);
   if (names.length === 0) return "none";
-  const shown = names.slice(0, MAX_NAMED).map((name) => `\`${name}\``);
-  return shown.join(", ") + (names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : "");
+  const shown = names.slice(0, MAX_NAMED_FIELDS).map((name) => `\`${name}\``);
+  return shown.join(", ") + (names.length > MAX_NAMED_FIELDS ? ` and ${names.length - MAX_NAMED_FIELDS} more` : "");
 }
 
 /** Returns the value of a reference as text. */
@@ -147,6 +150,7 @@ function textAt(path: TemplatePath, values: TemplateValues): string {
   throw templateError(`\`${path.source}\`: expected a value with a JSON form, got a ${typeof value}`);
 }
 
+/** Returns the error of an invalid template. */
 function templateError(message: string): GraderError {
   return new GraderError("invalid_variable_error", message);
 }

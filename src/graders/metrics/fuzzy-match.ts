@@ -1,12 +1,16 @@
+/** Fuzzy match of texts, as rapidfuzz computes it. */
 import { lcsLength, windowLcs } from "./lcs.ts";
 import { byCodePoints, words } from "./text.ts";
 
 /** Factor of the ratios of words. */
 const WORDS_SCALE = 0.95;
-/** Min ratio of the lengths at which the shorter text is compared with parts of the longer one, and the factor of these ratios. */
-const [PARTIAL_MIN_RATIO, PARTIAL_SCALE] = [1.5, 0.9];
+/** Min ratio of the lengths at which the shorter text is compared with parts of the longer one. */
+const PARTIAL_MIN_RATIO = 1.5;
+/** Factor of the ratios of parts. */
+const PARTIAL_SCALE = 0.9;
 /** Min ratio of the lengths at which {@link LONG_SCALE} replaces {@link PARTIAL_SCALE}. */
 const LONG_MIN_RATIO = 8;
+/** Factor of the ratios of parts of a long text. */
 const LONG_SCALE = 0.6;
 
 /**
@@ -14,33 +18,39 @@ const LONG_SCALE = 0.6;
  * are ignored. The value is the highest of these ratios, where the ratio of two texts is `2 · LCS / (|a| + |b|)`:
  *
  * - texts of similar length: of the texts, and 0.95 times of their sorted words, with and without repeated and common words;
- * - lengths that differ by a factor of 1.5 or more: of the texts, 0.9 times of the shorter text and the most similar part of the longer one,
- *   and 0.855 times the same of their sorted words, which is 0.855 if the texts have a word in common. From a factor of 8, 0.6 replaces 0.9.
+ * - lengths that differ by a factor of 1.5 or more: of the texts, 0.9 times of the shorter text and the most similar part of the longer
+ *   one, and 0.855 times the same of their sorted words, which is 0.855 if the texts have a word in common. From a factor of 8, 0.6
+ *   replaces 0.9.
  *
  * @param text - Text to score.
- * @param reference - Right text.
+ * @param reference - Reference text.
  * @returns a value in [0, 1]; 0 if a text has neither letters nor numbers. Equal to `fuzz.WRatio(text, reference,
  *   processor=utils.default_process) / 100` of rapidfuzz 3.10.1, for characters of its Unicode version.
  * @source https://rapidfuzz.github.io/RapidFuzz/Usage/fuzz.html#wratio
  */
 export function fuzzyMatch(text: string, reference: string): number {
-  const [a, b] = [codePointsOf(text), codePointsOf(reference)];
+  const a = codePointsOf(text);
+  const b = codePointsOf(reference);
   if (a.length === 0 || b.length === 0) return 0;
-  const whole = ratio(a, b);
+  const fullRatio = ratio(a, b);
   const lengthRatio = Math.max(a.length, b.length) / Math.min(a.length, b.length);
-  const [left, right] = [words(a.join("")), words(b.join(""))];
-  if (lengthRatio < PARTIAL_MIN_RATIO) return Math.max(whole, WORDS_SCALE * wordsRatio(left, right));
+  const wordsA = words(a.join(""));
+  const wordsB = words(b.join(""));
+  if (lengthRatio < PARTIAL_MIN_RATIO) return Math.max(fullRatio, WORDS_SCALE * wordsRatio(wordsA, wordsB));
   const scale = lengthRatio < LONG_MIN_RATIO ? PARTIAL_SCALE : LONG_SCALE;
-  return Math.max(whole, scale * partialRatio(a, b), scale * WORDS_SCALE * partialWordsRatio(left, right));
+  return Math.max(fullRatio, scale * partialRatio(a, b), scale * WORDS_SCALE * partialWordsRatio(wordsA, wordsB));
 }
 
-/** Returns the code points of a text, each in lower case by itself, with a space in place of every one that is neither letter nor number. */
+/**
+ * Returns the code points of a text, each in lower case by itself, with a space in place of every one that is neither letter nor number.
+ */
 function codePointsOf(text: string): string[] {
   const kept = text.replaceAll(/[^\p{L}\p{N}]/gu, " ").trim();
   // The lower case of a whole text depends on neighbors, and `İ` has a lower case of two code points.
   return Array.from(kept, (point) => String.fromCodePoint(point.toLowerCase().codePointAt(0)!));
 }
 
+/** Returns `2 · LCS / (|a| + |b|)`; 1 for two empty texts. */
 function ratio(a: readonly string[], b: readonly string[]): number {
   return a.length + b.length === 0 ? 1 : (2 * lcsLength(a, b)) / (a.length + b.length);
 }
@@ -67,12 +77,14 @@ interface SplitWords {
   readonly onlyB: readonly string[];
 }
 
+/** Splits the words of two texts, without repetitions. */
 function splitWords(a: readonly string[], b: readonly string[]): SplitWords {
-  const [left, right] = [new Set(a), new Set(b)];
+  const setA = new Set(a);
+  const setB = new Set(b);
   return {
-    common: [...left].filter((word) => right.has(word)),
-    onlyA: [...left].filter((word) => !right.has(word)),
-    onlyB: [...right].filter((word) => !left.has(word)),
+    common: [...setA].filter((word) => setB.has(word)),
+    onlyA: [...setA].filter((word) => !setB.has(word)),
+    onlyB: [...setB].filter((word) => !setA.has(word)),
   };
 }
 
@@ -86,7 +98,9 @@ function wordsRatio(a: readonly string[], b: readonly string[]): number {
   return Math.max(ratio(sortedCodePoints(a), sortedCodePoints(b)), setRatio(splitWords(a, b)));
 }
 
-/** Returns the highest ratio between three texts: the common words, these with the other words of `a`, and these with the other ones of `b`. */
+/**
+ * Returns the highest ratio between three texts: the common words, these with the other words of `a`, and these with the other ones of `b`.
+ */
 function setRatio({ common, onlyA, onlyB }: SplitWords): number {
   if (common.length > 0 && (onlyA.length === 0 || onlyB.length === 0)) return 1;
   const [left, right] = [sortedCodePoints(onlyA), sortedCodePoints(onlyB)];

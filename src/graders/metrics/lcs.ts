@@ -4,21 +4,21 @@ import { getOrInsert } from "../../base/util/values.ts";
 /**
  * Returns the length of the longest common subsequence. The time is proportional to the product of the lengths, divided by 64.
  *
- * Bit `i` of `noGain` is 0 if the LCS with the tokens of `b` read so far is longer for `a[0…i]` than for `a[0…i-1]`. One addition updates all
- * bits for a token of `b`; the number of zeros at the end is the length.
+ * Bit `i` of `noGain` is 0 if the LCS with the tokens of `b` read so far is longer for `a[0…i]` than for `a[0…i-1]`. One addition updates
+ * all bits for a token of `b`; the number of zeros at the end is the length.
  *
  * @source H. Hyyrö, "Bit-Parallel LCS-length Computation Revisited", AWOCA 2004.
  */
 export function lcsLength(a: readonly string[], b: readonly string[]): number {
   const positions = new Map<string, bigint>();
   a.forEach((token, index) => positions.set(token, (positions.get(token) ?? 0n) | (1n << BigInt(index))));
-  const all = (1n << BigInt(a.length)) - 1n;
-  let noGain = all;
+  const allBits = (1n << BigInt(a.length)) - 1n;
+  let noGain = allBits;
   for (const token of b) {
     const matches = positions.get(token);
     if (matches === undefined) continue;
-    const matched = noGain & matches;
-    noGain = ((noGain + matched) | (noGain - matched)) & all;
+    const matchedBits = noGain & matches;
+    noGain = ((noGain + matchedBits) | (noGain - matchedBits)) & allBits;
   }
   return a.length - noGain.toString(2).replaceAll("0", "").length;
 }
@@ -27,7 +27,8 @@ export function lcsLength(a: readonly string[], b: readonly string[]): number {
  * Returns a limit per position of `b`: the LCS of `a` and the range of `b` from `start` to `end` (exclusive) is the number of positions in
  * the range with a limit below `start`. One pass over all pairs of tokens therefore gives the LCS for every range.
  *
- * @source C. E. R. Alves, E. N. Cáceres, S. W. Song, "An all-substrings common subsequence algorithm", Discrete Applied Mathematics 156, 2008.
+ * @source C. E. R. Alves, E. N. Cáceres, S. W. Song, "An all-substrings common subsequence algorithm", Discrete Applied Mathematics 156,
+ *   2008.
  */
 export function rangeLimits(a: readonly string[], b: readonly string[]): Int32Array {
   const ids = new Map<string, number>();
@@ -37,12 +38,12 @@ export function rangeLimits(a: readonly string[], b: readonly string[]): Int32Ar
     const id = ids.get(token);
     // A token changes nothing before its first occurrence.
     if (id === undefined) continue;
-    let carried = -1;
+    let carriedLimit = -1;
     for (let index = tokens.indexOf(id); index < tokens.length; index++) {
       const limit = limits[index]!;
-      if (tokens[index] !== id && carried <= limit) continue;
-      limits[index] = carried;
-      carried = limit;
+      if (tokens[index] !== id && carriedLimit <= limit) continue;
+      limits[index] = carriedLimit;
+      carriedLimit = limit;
     }
   }
   return limits;

@@ -21,16 +21,18 @@ export interface Overlap {
  * @param n - Number of tokens per n-gram.
  */
 export function overlap(candidate: readonly string[], reference: readonly string[], n: number): Overlap {
-  const counts = countsOf(reference, n);
+  const referenceCounts = countsOf(reference, n);
   let common = 0;
-  for (const [ngram, count] of countsOf(candidate, n)) common += Math.min(count, counts.get(ngram) ?? 0);
+  for (const [ngram, count] of countsOf(candidate, n)) common += Math.min(count, referenceCounts.get(ngram) ?? 0);
   return { candidate: ngramCount(candidate, n), reference: ngramCount(reference, n), common };
 }
 
+/** Returns the number of n-grams of a text. */
 function ngramCount(tokens: readonly string[], n: number): number {
   return Math.max(0, tokens.length - n + 1);
 }
 
+/** Counts the n-grams of a text by their tokens, joined by {@link SEPARATOR}. */
 function countsOf(tokens: readonly string[], n: number): Map<string, number> {
   const counts = new Map<string, number>();
   for (let start = 0; start < ngramCount(tokens, n); start++) {

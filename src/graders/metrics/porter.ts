@@ -14,11 +14,13 @@ const IRREGULAR: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** Letters that are always vowels. */
 const VOWELS: readonly string[] = ["a", "e", "i", "o", "u"];
 
 /** Suffix with its replacement. */
 type Rule = readonly [suffix: string, replacement: string];
 
+/** Rules of step 2: double suffixes. */
 const STEP_2: readonly Rule[] = [
   ["ational", "ate"],
   ["tional", "tion"],
@@ -45,6 +47,7 @@ const STEP_2: readonly Rule[] = [
   ["fulli", "ful"],
 ];
 
+/** Rules of step 3: adjective and noun suffixes. */
 const STEP_3: readonly Rule[] = [
   ["icate", "ic"],
   ["ative", ""],
@@ -55,7 +58,7 @@ const STEP_3: readonly Rule[] = [
   ["ness", ""],
 ];
 
-/** Suffixes that step 4 removes; of these that end a word, the longest. */
+/** Suffixes that step 4 removes, besides `ion`; it removes the longest one that ends the word. */
 const STEP_4 = "al ance ence er ic able ible ant ement ment ent ou ism ate iti ous ive ize".split(" ");
 
 /**
@@ -100,6 +103,7 @@ function finalY(word: string): string {
   return word.endsWith("y") && stem.length > 1 && isConsonant(stem, stem.length - 1) ? `${stem}i` : word;
 }
 
+/** Step 2. */
 function step2(word: string): string {
   // Extension: `alli` becomes `al` first, and the result passes the step again.
   if (word.endsWith("alli") && measure(word.slice(0, -4)) > 0) return step2(word.slice(0, -2));
@@ -108,10 +112,12 @@ function step2(word: string): string {
   return replaceSuffix(word, STEP_2);
 }
 
+/** Step 3. */
 function step3(word: string): string {
   return replaceSuffix(word, STEP_3);
 }
 
+/** Step 4. `ion` is removed only after `s` or `t`. */
 function step4(word: string): string {
   const suffix = longest([...STEP_4, "ion"].filter((each) => word.endsWith(each)));
   if (suffix === undefined) return word;
@@ -140,6 +146,7 @@ function replaceSuffix(word: string, rules: readonly Rule[]): string {
   return measure(stem) > 0 ? stem + rule[1] : word;
 }
 
+/** Returns the longest suffix; undefined without one. */
 function longest(suffixes: readonly string[]): string | undefined {
   return suffixes.toSorted((a, b) => b.length - a.length)[0];
 }
@@ -161,15 +168,17 @@ function consonantsOf(word: string): boolean[] {
   return consonants;
 }
 
-/** Returns the number of changes from a vowel to a consonant. */
+/** Returns Porter's measure of a stem: the number of changes from a vowel to a consonant. */
 function measure(stem: string): number {
   return consonantsOf(stem).filter((isLetterConsonant, index, all) => isLetterConsonant && all[index - 1] === false).length;
 }
 
+/** Whether a stem has a vowel. */
 function hasVowel(stem: string): boolean {
   return consonantsOf(stem).includes(false);
 }
 
+/** Whether a word ends in a double consonant. */
 function endsInDouble(word: string): boolean {
   const last = word.length - 1;
   return last > 0 && word[last] === word[last - 1] && isConsonant(word, last);

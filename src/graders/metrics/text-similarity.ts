@@ -1,3 +1,4 @@
+/** Text metrics of `text_similarity` graders by name. */
 import type { TextMetric } from "../../base/schema/index.ts";
 import { GraderError } from "../errors.ts";
 import { bleu, gleu } from "./bleu.ts";
@@ -5,6 +6,7 @@ import { fuzzyMatch } from "./fuzzy-match.ts";
 import { meteor } from "./meteor.ts";
 import { rougeL, rougeN } from "./rouge.ts";
 
+/** Metrics by name. */
 const METRICS: Readonly<Record<TextMetric, (text: string, reference: string) => number>> = {
   fuzzy_match: fuzzyMatch,
   bleu,
@@ -19,8 +21,10 @@ const METRICS: Readonly<Record<TextMetric, (text: string, reference: string) => 
 };
 
 /** Metrics with a time that grows with the product of the lengths. */
-const QUADRATIC: readonly TextMetric[] = ["fuzzy_match", "rouge_l"];
-/** Max product of the lengths of the texts for {@link QUADRATIC}, in UTF-16 code units; limits the computation to about a second. */
+const QUADRATIC_METRICS: readonly TextMetric[] = ["fuzzy_match", "rouge_l"];
+/**
+ * Max product of the lengths of the texts for {@link QUADRATIC_METRICS}, in UTF-16 code units; limits the computation to about a second.
+ */
 const MAX_LENGTHS_PRODUCT = 2 ** 28;
 
 /**
@@ -29,10 +33,10 @@ const MAX_LENGTHS_PRODUCT = 2 ** 28;
  *
  * @param metric - Name of the metric, as in a `text_similarity` grader.
  * @param text - Text to score.
- * @param reference - Right text.
+ * @param reference - Reference text.
  * @returns a value in [0, 1]; 1 for two equal texts with words, except BLEU of fewer than four words, and METEOR, which stays below 1.
- * @throws GraderError `E_GRADER` with the flag `other_error` for `fuzzy_match` and `rouge_l` if the lengths of the texts, multiplied, exceed
- *   2²⁸, such as two texts of more than 16,384 characters.
+ * @throws GraderError `E_GRADER` with the flag `other_error` for `fuzzy_match` and `rouge_l` if the lengths of the texts, multiplied,
+ *   exceed 2²⁸, such as two texts of more than 16,384 characters.
  * @example
  * ```ts
  * import { textSimilarity } from "whetstone/graders";
@@ -47,7 +51,7 @@ export function textSimilarity(metric: TextMetric, text: string, reference: stri
 
 /** Checks the lengths of the texts of a metric. @throws GraderError as {@link textSimilarity}. */
 export function checkLengths(metric: TextMetric, text: string, reference: string): void {
-  if (QUADRATIC.includes(metric) && text.length * reference.length > MAX_LENGTHS_PRODUCT) {
+  if (QUADRATIC_METRICS.includes(metric) && text.length * reference.length > MAX_LENGTHS_PRODUCT) {
     const expected = `Expected two texts with a product of their lengths of at most ${MAX_LENGTHS_PRODUCT} for \`${metric}\``;
     throw new GraderError("other_error", `${expected}, got ${text.length} and ${reference.length}; use \`gleu\` or \`rouge_2\``);
   }

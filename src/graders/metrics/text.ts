@@ -1,4 +1,4 @@
-/** Splitting and order of texts, as in Python. */
+/** Splitting and comparison of texts, as in Python. */
 
 /** White space of Python's `str.split`: the Unicode property, and the separators U+001C to U+001F, which it lacks. */
 // oxlint-disable-next-line no-control-regex
