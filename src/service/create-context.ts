@@ -58,50 +58,29 @@ export function createContext(parts: {
   const warm = new WarmModels({ engine, files, logger, max: limits.maxWarmModels });
   // `createApp` provides the value, because the chat of jobs is made of the pipelines of the routes.
   const jobChat = late<JobChats>();
+  const shared = { store, directory, storage, engine, policies, retention, space, blobs, files, limits, logger, observer };
   const jobs = new JobQueue({
-    store,
-    engine,
-    directory,
-    storage,
-    policies,
+    ...shared,
     warm,
     data: work.data,
     graders: work.graders,
-    limits,
-    logger,
     changes: new Changes(),
     leases: new JobLeases({ store, leaseMs: limits.jobLeaseMs, logger }),
-    files,
-    blobs,
-    retention,
-    space,
     chat: jobChat.value,
-    observer,
   });
   return {
-    store,
-    directory,
-    storage,
-    engine,
+    ...shared,
     bases,
     upstream,
     defaultBase,
-    policies,
     uses,
-    retention,
-    space,
     jobs,
     jobChat,
     keys: new ApiKeys(store),
     quotas: new Quotas(store),
     sessions: new StoredSessions(store),
     rollouts: createRolloutTasks({ store, blobs, logger, space }),
-    blobs,
-    files,
     tokenizers,
     work,
-    limits,
-    logger,
-    observer,
   };
 }

@@ -1,3 +1,4 @@
+/** Start and shutdown of a service. Each step of the start adds a function that reverts it, for a failed start and for the shutdown. */
 import { createDashboard } from "../lab/dashboard/index.ts";
 import { connectPool } from "../engine/upstream/pool.ts";
 import { ConfigError } from "../base/errors.ts";
@@ -5,6 +6,7 @@ import { createApp } from "./app.ts";
 import { BlobStore } from "./artifacts/blob-store.ts";
 import { createContext } from "./create-context.ts";
 import {
+  type DataDirectory,
   defaultDataDirectory,
   isLoopback,
   openDataDirectory,
@@ -12,7 +14,7 @@ import {
   resolveApiKey,
   writeServiceFile,
 } from "./disk/data-directory.ts";
-import { checkEngine } from "./models/default-engine.ts";
+import { checkEngine, type StartEngine } from "./models/default-engine.ts";
 import { Reserve } from "./disk/reserve.ts";
 import { lockDataDirectory } from "./store/directory-lock.ts";
 import { onFullDisk } from "./store/full-start.ts";
@@ -28,12 +30,12 @@ import type { IncomingMessage } from "node:http";
 import type { Server as TlsServer } from "node:https";
 import { recover } from "./jobs/recovery.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./common/limits.ts";
-import { logFailure, redacting, stderrLogger } from "./common/logger.ts";
+import { logFailure, redacting, type ServiceLogger, stderrLogger } from "./common/logger.ts";
 import { createRedactor, redactEncoded } from "../base/util/redact.ts";
 import { TimeSlices } from "../base/util/time-slices.ts";
 import { createObservation } from "./observe.ts";
 import type { ServiceOptions } from "./options.ts";
-import { closeServer, limitSilence, startListening, trackRequests, trackSockets } from "./http/listening.ts";
+import { closeServer, limitSilence, startListening, trackRequests, trackSockets, type UnansweredRequests } from "./http/listening.ts";
 import { startFileExpiry } from "./fine-tuning/file-expiry.ts";
 import { startSessionExpiry } from "./sessions/expiry.ts";
 import { withoutSecrets } from "./keys/secrets.ts";
@@ -92,9 +94,9 @@ const GRACE_MS = 10_000;
  * @param options - Address, data directory, engine, limits and logging.
  * @returns the service, listening at `url`.
  * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
- *   newer version, the port is taken, an API key is missing, the certificate cannot be read, the package of an option is missing, the storage
- *   cannot be used or belongs to another database, or an option of the embedded engine is not valid or is given together with `engine`.
- *   Nothing is written if an option of the engine is not valid.
+ *   newer version, the port is taken, an API key is missing, the certificate cannot be read, the package of an option is missing, the
+ *   storage cannot be used or belongs to another database, or an option of the embedded engine is not valid or is given together with
+ *   `engine`. Nothing is written if an option of the engine is not valid.
  * @throws BaseModelError `E_BASE_MODEL` naming a model of `baseModels` that cannot be loaded, and the reason.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged, or lacks acknowledged changes because its write-ahead log was
  *   lost.
@@ -121,137 +123,170 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const certificate = options.tls && (await readCertificate(options.tls));
   const startEngine = await checkEngine(options);
   const directory = await openDataDirectory(options.dataDir ?? defaultDataDirectory());
-  const undo: Undo[] = [];
-  let safeLogger = logger;
+  const limits: ServiceLimits = { ...DEFAULT_LIMITS, ...definedOnly(options.limits) };
+  const start: Start = { options, host, directory, limits, undo: [], logger };
+  const { undo } = start;
   try {
-    const databaseAddress = databaseUrl(options.database);
-    // Processes on one Postgres database share the data directory.
-    if (databaseAddress === null) undo.push(await lockDataDirectory(directory));
-    const limits: ServiceLimits = { ...DEFAULT_LIMITS, ...definedOnly(options.limits) };
-    const reserve = new Reserve(directory.reserve);
-    const space = new DiskSpace({ root: directory.root, minFreeBytes: limits.minFreeBytes, reserve, logger });
-    const unlessFull = onFullDisk(logger);
-    // Aborted when the service closes.
-    const ending = new AbortController();
-    const store = await openDatabase({ url: databaseAddress, directory, space, logger, signal: ending.signal });
-    undo.push(() => store.destroy());
-    await removeManifest(directory.root);
-    undo.push(() => ending.abort());
-    const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
-    const { maxCacheBytes } = options.limits ?? {};
-    const place = { url: storageUrl(options.storage), maxCacheBytes, defaultCacheBytes: limits.maxCacheBytes };
-    const storage = await openStorage({ ...place, store, directory, logger });
-    undo.push(() => storage.close());
-    const secrets = [apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)];
-    const redactKeys = createRedactor([...secrets, ...(storage.remote?.secrets ?? [])]);
-    const redact = (text: string) => redactEncoded(text, (plain) => withoutSecrets(withoutSessionKeys(redactKeys(plain))));
-    safeLogger = redacting(logger, redact);
-    const blobs = new BlobStore(directory, storage);
-    await unlessFull("An interrupted service's leftovers", () =>
-      space.freeing(() => recover({ store, directory, blobs, logger: safeLogger })),
-    );
-    await storage.open();
-    const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });
-    undo.push(() => hub?.close());
-    const engine = startEngine === null ? options.engine! : await startEngine(hub, safeLogger);
-    undo.push(() => engine.close());
-    const onUnloadFailure = logFailure(safeLogger, "An adapter could not be unloaded from an upstream server");
-    const upstream = options.upstream === undefined ? null : await connectPool(options.upstream, onUnloadFailure);
-    undo.push(() => upstream?.close());
-    let runningRequests = () => 0;
-    const observed = { store, engine, space, minFreeBytes: limits.minFreeBytes, runningRequests: () => runningRequests() };
-    const { observer, metrics } = await createObservation(observed, options, redact);
-    undo.push(() => metrics?.close());
-    const context = createContext({
-      store,
-      directory,
-      storage,
-      engine,
-      upstream,
-      hub,
-      baseModels: options.baseModels ?? {},
-      blobs,
-      logger: safeLogger,
-      limits,
-      space,
-      observer,
-    });
-    undo.push(() => context.work.close());
-    undo.push(() => context.jobs.close());
-    await context.bases.checkGiven();
-    // The budget may have changed since the last start.
-    await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
-    // Aborted when requests that still run after the grace period are cut off.
-    const cut = new AbortController();
-    let isDraining = false;
-    const { runs = ["runs"] } = options;
-    const dashboard = createDashboard({ runs, dataDir: directory.root });
-    const slices = new TimeSlices();
-    const app = createApp(context, {
-      apiKey,
-      slices,
-      dashboard,
-      chatLimits: options.limits?.chat,
-      signal: cut.signal,
-      metrics,
-      auditLog: options.auditLog ?? false,
-    });
-    const toKeyOfSession = sessionPaths(context.sessions, { apiKey, keys: context.keys });
-    const prepare = (request: IncomingMessage) =>
-      toKeyOfSession(request)?.catch((error: unknown) =>
-        toErrorResponse(error, { path: request.url ?? "", request: requestIdOf(request), logger: safeLogger }),
-      );
-    const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), {
-      prepare,
-      slices,
-      tls: certificate,
-    });
-    const renewal = options.tls && renewCertificate(server as TlsServer, options.tls, safeLogger);
-    undo.push(() => renewal?.close());
-    const sockets = trackSockets(server);
-    const requests = trackRequests(server);
-    runningRequests = () => requests.count;
-    limitSilence(server, limits.bodyTimeoutMs);
-    const url = await startListening(server, { host, port });
+    const data = await openData(start);
+    let requests: UnansweredRequests | null = null;
+    const { context, metrics } = await startParts(start, data, { startEngine, runningRequests: () => requests?.count ?? 0 });
+    const http = createHttp(start, { context, metrics, apiKey: data.apiKey, certificate });
+    ({ requests } = http);
+    const url = await startListening(http.server, { host, port });
     undo.push(() => removeServiceFile(directory, url));
-    await unlessFull("service.json", () => space.freeing(() => writeServiceFile(directory, url)));
-    await space.refill();
+    await data.unlessFull("service.json", () => data.space.freeing(() => writeServiceFile(directory, url)));
+    await data.space.refill();
     context.jobs.wake();
-    undo.push(startAgeCleanup(context));
-    undo.push(startSessionExpiry(context));
-    undo.push(context.keys.startRecording(safeLogger), context.quotas.startRecording(safeLogger));
-    undo.push(startFileExpiry(context));
-    undo.push(context.rollouts.cleanup.start());
-    undo.push(() => context.rollouts.leases.close());
+    undo.push(startAgeCleanup(context), startSessionExpiry(context));
+    undo.push(context.keys.startRecording(start.logger), context.quotas.startRecording(start.logger));
+    undo.push(startFileExpiry(context), context.rollouts.cleanup.start(), () => context.rollouts.leases.close());
     undo.push(keepScrubbing(context), keepSweeping(context));
     let closing: Promise<void> | undefined;
     return {
       url,
       baseUrl: url,
       inferenceUrl: `${url}/v1`,
-      apiKey,
+      apiKey: data.apiKey,
       dataDir: directory.root,
-      unref: () => sockets.unref(),
-      reloadCertificate: () => renewal?.reload() ?? Promise.resolve(),
+      unref: () => http.sockets.unref(),
+      reloadCertificate: () => http.renewal?.reload() ?? Promise.resolve(),
       close: ({ graceMs = GRACE_MS } = {}) =>
         (closing ??= (async () => {
-          isDraining = true;
-          // Its streams would otherwise last until they are cut off.
-          dashboard.close();
+          http.drain();
           context.sessions.close();
           const leasesClosed = context.rollouts.leases.close();
           // The queue closes first, which ends long polls; the store and the engine close last.
           const jobsClosed = context.jobs.close();
-          await closeServer(server, { graceMs, requests, onCut: () => cut.abort() });
+          await http.close(graceMs);
           await jobsClosed;
           await leasesClosed;
-          await undoAll(undo, safeLogger);
+          await undoAll(undo, start.logger);
         })()),
     };
   } catch (error) {
-    await undoAll(undo, safeLogger);
+    await undoAll(undo, start.logger);
     throw toStartError(directory.root, error);
   }
+}
+
+/** Start of a service, in the steps of {@link startService}. */
+interface Start {
+  readonly options: ServiceOptions;
+  readonly host: string;
+  readonly directory: DataDirectory;
+  readonly limits: ServiceLimits;
+  /** Functions that revert the steps so far. */
+  readonly undo: Undo[];
+  /** Logger of the options; {@link openData} replaces it by one that removes secrets. */
+  logger: ServiceLogger;
+}
+
+/** Database, storage and key of a service. */
+type ServiceData = Awaited<ReturnType<typeof openData>>;
+
+/** Opens the database and the storage of a data directory, and cleans up after an interrupted service. */
+async function openData(start: Start) {
+  const { options, host, directory, limits, undo, logger } = start;
+  const databaseAddress = databaseUrl(options.database);
+  // Processes on one Postgres database share the data directory.
+  if (databaseAddress === null) undo.push(await lockDataDirectory(directory));
+  const reserve = new Reserve(directory.reserve);
+  const space = new DiskSpace({ root: directory.root, minFreeBytes: limits.minFreeBytes, reserve, logger });
+  const unlessFull = onFullDisk(logger);
+  // Aborted when the service closes.
+  const closing = new AbortController();
+  const store = await openDatabase({ url: databaseAddress, directory, space, logger, signal: closing.signal });
+  undo.push(() => store.destroy());
+  await removeManifest(directory.root);
+  undo.push(() => closing.abort());
+  const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
+  const { maxCacheBytes } = options.limits ?? {};
+  const place = { url: storageUrl(options.storage), maxCacheBytes, defaultCacheBytes: limits.maxCacheBytes };
+  const storage = await openStorage({ ...place, store, directory, logger });
+  undo.push(() => storage.close());
+  const secrets = [apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)];
+  const redactKeys = createRedactor([...secrets, ...(storage.remote?.secrets ?? [])]);
+  const redact = (text: string) => redactEncoded(text, (plain) => withoutSecrets(withoutSessionKeys(redactKeys(plain))));
+  start.logger = redacting(logger, redact);
+  const blobs = new BlobStore(directory, storage);
+  await unlessFull("An interrupted service's leftovers", () =>
+    space.freeing(() => recover({ store, directory, blobs, logger: start.logger })),
+  );
+  await storage.open();
+  return { store, storage, blobs, space, apiKey, redact, unlessFull };
+}
+
+/** Starts the engine and the observers, and creates the parts that routes and jobs share. */
+async function startParts(
+  { options, directory, limits, undo, logger }: Start,
+  { store, storage, blobs, space, redact, unlessFull }: ServiceData,
+  { startEngine, runningRequests }: { readonly startEngine: StartEngine | null; readonly runningRequests: () => number },
+) {
+  const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger });
+  undo.push(() => hub?.close());
+  const engine = startEngine === null ? options.engine! : await startEngine(hub, logger);
+  undo.push(() => engine.close());
+  const onUnloadFailure = logFailure(logger, "An adapter could not be unloaded from an upstream server");
+  const upstream = options.upstream === undefined ? null : await connectPool(options.upstream, onUnloadFailure);
+  undo.push(() => upstream?.close());
+  const observed = { store, engine, space, minFreeBytes: limits.minFreeBytes, runningRequests };
+  const { observer, metrics } = await createObservation(observed, options, redact);
+  undo.push(() => metrics?.close());
+  const { baseModels = {} } = options;
+  const opened = { store, directory, storage, blobs, space, limits, logger };
+  const context = createContext({ ...opened, engine, upstream, hub, baseModels, observer });
+  undo.push(() => context.work.close());
+  undo.push(() => context.jobs.close());
+  await context.bases.checkGiven();
+  // The budget may have changed since the last start.
+  await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
+  return { context, metrics };
+}
+
+/** Parts that the HTTP server needs. */
+interface HttpParts extends Awaited<ReturnType<typeof startParts>> {
+  readonly apiKey: string;
+  /** Certificate for HTTPS; undefined for HTTP. */
+  readonly certificate: Awaited<ReturnType<typeof readCertificate>> | undefined;
+}
+
+/** Creates the HTTP server with all routes, which does not listen yet. */
+function createHttp({ options, directory, limits, undo, logger }: Start, { context, metrics, apiKey, certificate }: HttpParts) {
+  // Aborted when requests that still run after the grace period are cut off.
+  const cut = new AbortController();
+  let isDraining = false;
+  const dashboard = createDashboard({ runs: options.runs ?? ["runs"], dataDir: directory.root });
+  const slices = new TimeSlices();
+  const { auditLog = false } = options;
+  const app = createApp(context, { apiKey, slices, dashboard, chatLimits: options.limits?.chat, signal: cut.signal, metrics, auditLog });
+  const toKeyOfSession = sessionPaths(context.sessions, { apiKey, keys: context.keys });
+  const prepare = (request: IncomingMessage) =>
+    toKeyOfSession(request)?.catch((error: unknown) =>
+      toErrorResponse(error, { path: request.url ?? "", request: requestIdOf(request), logger }),
+    );
+  const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)), {
+    prepare,
+    slices,
+    tls: certificate,
+  });
+  const renewal = options.tls && renewCertificate(server as TlsServer, options.tls, logger);
+  undo.push(() => renewal?.close());
+  const sockets = trackSockets(server);
+  const requests = trackRequests(server);
+  limitSilence(server, limits.bodyTimeoutMs);
+  return {
+    server,
+    sockets,
+    requests,
+    renewal,
+    /** Answers new requests with 503, and ends the streams of the dashboard, which would otherwise last until they are cut off. */
+    drain() {
+      isDraining = true;
+      dashboard.close();
+    },
+    /** Waits for running requests, and cuts them off after `graceMs`. */
+    close: (graceMs: number) => closeServer(server, { graceMs, requests, onCut: () => cut.abort() }),
+  };
 }
 
 /** Returns the properties that are not undefined. */

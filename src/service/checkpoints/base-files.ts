@@ -28,9 +28,7 @@ const WEIGHT_FILE_NAME = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
 const MAX_CONVERTED_BYTES = 256 * 2 ** 20;
 
 /** Options of {@link baseFilesOf}. */
-interface WeightOptions {
-  readonly withWeights: boolean;
-}
+type WeightOptions = { readonly withWeights: boolean };
 
 /**
  * Returns the files of a base model.

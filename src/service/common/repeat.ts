@@ -15,3 +15,17 @@ export function repeatEvery(work: () => Promise<void>, intervalMs: number): () =
     return lastCall;
   };
 }
+
+/**
+ * Records every `intervalMs`, see {@link repeatEvery}.
+ *
+ * @param record - Must not reject.
+ * @returns a function that stops, after one more record of the latest values.
+ */
+export function recordEvery(record: () => Promise<void>, intervalMs: number): () => Promise<void> {
+  const stop = repeatEvery(record, intervalMs);
+  return async () => {
+    await stop();
+    await record();
+  };
+}

@@ -227,7 +227,13 @@ async function fetchModel(
       param: "base_model",
     });
   }
-  await recordFetch({ folder, commit, revision }, digests);
+  await recordSnapshot(folder, commit, digests);
+  if (revision !== commit) {
+    // Written last, so that a revision with a recorded commit has all its files.
+    const ref = join(folder, "refs", revision);
+    await mkdir(dirname(ref), { recursive: true, mode: 0o700 });
+    await writeDurably(ref, commit);
+  }
   return directory;
 }
 
@@ -244,19 +250,6 @@ async function fetchMissing(
     digests[file] = isPresent ? (recorded?.[file] ?? (await digestFile(path, folder))) : await download(file);
   }
   return digests;
-}
-
-/** Records the digests of a complete snapshot, and the commit of its revision. */
-async function recordFetch(
-  { folder, commit, revision }: { readonly folder: string; readonly commit: string; readonly revision: string },
-  digests: Digests,
-): Promise<void> {
-  await recordSnapshot(folder, commit, digests);
-  if (revision === commit) return;
-  // Written last, so that a revision with a recorded commit has all its files.
-  const ref = join(folder, "refs", revision);
-  await mkdir(dirname(ref), { recursive: true, mode: 0o700 });
-  await writeDurably(ref, commit);
 }
 
 /** Converts a failure into an error that states the cause and the remedy. */

@@ -79,7 +79,7 @@ export async function runPreferenceSteps(scope: JobScope): Promise<Trained> {
       const referencedPairs = addReferenceValues(jobPairs, sums, objective);
       return {
         train: (step) => trainStep(scope, referencedPairs, step),
-        validate: validationCount === 0 ? null : () => validationMetrics(scope, referencedPairs),
+        validate: validationCount === 0 ? null : () => validate(scope, referencedPairs),
       };
     },
   });
@@ -103,8 +103,8 @@ async function readPairs({ context, job, base, signal }: JobScope): Promise<JobP
 }
 
 /**
- * Adds the reference values to the pairs. The validation pairs are the ones that the plan holds out, or the ones of the validation artifact:
- * the configuration of a job has only one of the two.
+ * Adds the reference values to the pairs. The validation pairs are the ones that the plan holds out, or the ones of the validation
+ * artifact: the configuration of a job has only one of the two.
  */
 function addReferenceValues(
   { data, plan, allPairs }: JobPairs,
@@ -155,7 +155,7 @@ async function trainStep(
 }
 
 /** Computes the metrics of the validation pairs with the current weights, like the metrics of a training step. */
-async function validationMetrics(
+async function validate(
   { context, handle, signal }: JobScope,
   { validation, objective }: ReferencedPairs,
 ): Promise<Record<string, number>> {

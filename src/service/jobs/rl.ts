@@ -1,4 +1,7 @@
-/** Trainer of RL jobs: one optimizer step on the trajectory groups of a client. `reinforcement.ts` uses {@link trainBatch} for its steps, too. */
+/**
+ * Trainer of RL jobs: one optimizer step on the trajectory groups of a client. `reinforcement.ts` uses {@link trainBatch} for its steps,
+ * too.
+ */
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY, type RlBatch } from "../../learner/index.ts";
 import { runStepsInSlices } from "../../base/util/steps.ts";
@@ -60,18 +63,14 @@ export async function trainBatch(scope: JobScope, batch: RlBatch, step: string):
   const { engine } = context;
   const startedMs = performance.now();
   const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
-  const {
-    logprobs,
-    metrics: lossMetrics,
-    kl,
-    gradNorm,
-  } = await requireFiniteStep(step, async () => {
+  const trained = await requireFiniteStep(step, async () => {
     const gradient = await computeGradient({ engine, handle, signal, reference }, batch);
     requireFiniteLoss(gradient.metrics);
     const { gradNorm: norm } = await engine.optimStep(handle, batch.adam, { signal });
     requireFiniteNorm(norm);
     return { ...gradient, gradNorm: norm };
   });
+  const { logprobs, metrics: lossMetrics, kl, gradNorm } = trained;
   const seconds = (performance.now() - startedMs) / 1000;
   await requireFiniteStep(step, () =>
     requireUsableModel({ engine, handle, vocabularySize: base.vocabularySize, signal }, batch.rows, logprobs),

@@ -43,7 +43,7 @@ export async function runSftSteps(scope: JobScope): Promise<Trained> {
     results,
     begin: async () => ({
       train: (step) => trainStep(scope, data, step),
-      validate: validation.length === 0 ? null : () => validationMetrics(scope, inputs),
+      validate: validation.length === 0 ? null : () => validate(scope, inputs),
     }),
   });
   const metrics = { ...(await summarizeSteps(scope.context.store, scope.job.id, SUMMARY)), ...counts };
@@ -69,28 +69,12 @@ async function readInputs(scope: JobScope): Promise<SftInputs> {
   return { data, plan, validation: validation.flat(), validationExamples: validation.length, results };
 }
 
-/** Metrics of a step, without optional ones: the data of its `gradient_step` event. */
-interface SftStepMetrics extends Readonly<Record<string, number>> {
-  readonly gradient_step: number;
-  readonly loss: number;
-  readonly grad_norm: number;
-  readonly learning_rate: number;
-  readonly num_trajectories: number;
-  readonly num_tokens: number;
-  readonly num_trainable_tokens: number;
-  readonly tokens_per_second: number;
-  readonly "policy/entropy": number;
-  readonly "tokens/trained": number;
-  readonly "tokens/dropped": number;
-  readonly "tokens/padding_share": number;
-}
-
 /** Trains one optimizer step and returns its metrics. The weights are checked after the last step. */
 async function trainStep(
   { context, handle, base, signal }: JobScope,
   data: ExampleData,
   { step, number, isLast }: NumberedStep,
-): Promise<SftStepMetrics> {
+): Promise<Readonly<Record<string, number>>> {
   const batch = buildSftBatch(step.examples.flatMap((example) => data.examples[example] ?? []));
   const startedMs = performance.now();
   const { logprobs, metrics } = await context.engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
@@ -122,7 +106,7 @@ async function trainStep(
  * Computes the loss on validation examples with the current weights, averaged like the loss of a training step; for the fine-tuning
  * interface also the token accuracy, which needs a second pass.
  */
-async function validationMetrics(scope: JobScope, { validation, results }: SftInputs): Promise<Record<string, number>> {
+async function validate(scope: JobScope, { validation, results }: SftInputs): Promise<Record<string, number>> {
   const { context, handle, signal } = scope;
   const { rows, trainedTokens } = buildSftBatch(validation);
   const logprobs = await context.engine.forward(handle, rows, { signal });

@@ -4,7 +4,7 @@ import { ArgumentError, ConflictError, ForbiddenError } from "../../base/errors.
 import type { CreateKeyRequest, KeyLimits, KeyScope } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
-import { repeatEvery } from "../common/repeat.ts";
+import { recordEvery } from "../common/repeat.ts";
 import type { Authentication } from "../http/auth.ts";
 import type { Principal } from "../http/principal.ts";
 import { findKeyByHash, insertKey, recordUses, updateKey } from "../store/api-keys.ts";
@@ -120,12 +120,10 @@ export class ApiKeys {
 
   /** Records the times of use every minute. Returns a function that stops, after the last times are recorded. */
   startRecording(logger: ServiceLogger): () => Promise<void> {
-    const record = () => this.#recordUses().catch(logFailure(logger, "The times of the last use of API keys could not be recorded"));
-    const stop = repeatEvery(record, USE_INTERVAL_MS);
-    return async () => {
-      await stop();
-      await record();
-    };
+    return recordEvery(
+      () => this.#recordUses().catch(logFailure(logger, "The times of the last use of API keys could not be recorded")),
+      USE_INTERVAL_MS,
+    );
   }
 
   /** Records the times of use since the last record. */

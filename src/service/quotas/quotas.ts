@@ -3,7 +3,7 @@ import type { EntityLimits, KeyLimits } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
 import { getOrInsert } from "../../base/util/values.ts";
 import { logFailure, type ServiceLogger } from "../common/logger.ts";
-import { repeatEvery } from "../common/repeat.ts";
+import { recordEvery } from "../common/repeat.ts";
 import type { ChatObserver } from "../observability/observer.ts";
 import { findEntityLimits } from "../store/entities.ts";
 import { addUses, type Use } from "../store/usage.ts";
@@ -81,12 +81,7 @@ export class Quotas {
 
   /** Records the use every minute. Returns a function that stops, after the last use is recorded. */
   startRecording(logger: ServiceLogger): () => Promise<void> {
-    const record = () => this.record().catch(logFailure(logger, "The use of API keys could not be recorded"));
-    const stop = repeatEvery(record, RECORD_INTERVAL_MS);
-    return async () => {
-      await stop();
-      await record();
-    };
+    return recordEvery(() => this.record().catch(logFailure(logger, "The use of API keys could not be recorded")), RECORD_INTERVAL_MS);
   }
 
   /** Records the use since the last call. */

@@ -110,7 +110,7 @@ export class RolloutLeases {
       token: randomUUID(),
     };
     const { tasks, plans } = await transactLocking(store, async (transaction) =>
-      claimTasks(transaction, { ...claim, until: await this.#leaseEnd(transaction, seconds) }),
+      claimTasks(transaction, { ...claim, until: await this.#endTime(transaction, seconds) }),
     );
     // The search may have ended since the start of the request, when no task was leased.
     if (tasks.length > 0) this.#startExpiry();
@@ -164,16 +164,14 @@ export class RolloutLeases {
   async extend(store: Store, { leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
     this.#startExpiry();
     if (leases.length === 0) return { held: [], lost: [] };
-    const held = await transact(store, async (transaction) =>
-      extendLeases(transaction, leases, await this.#leaseEnd(transaction, seconds)),
-    );
+    const held = await transact(store, async (transaction) => extendLeases(transaction, leases, await this.#endTime(transaction, seconds)));
     const leaseKey = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
     const heldKeys = new Set(held.map(leaseKey));
     return { held: held.map(({ id }) => id), lost: leases.filter((lease) => !heldKeys.has(leaseKey(lease))).map(({ id }) => id) };
   }
 
   /** Returns the end of a lease that starts now, ISO 8601, by the clock of the database. */
-  async #leaseEnd(transaction: Store, seconds: number | null | undefined): Promise<string> {
+  async #endTime(transaction: Store, seconds: number | null | undefined): Promise<string> {
     return new Date((await currentMs(this.#store, transaction)) + (seconds ?? DEFAULT_LEASE_SECONDS) * 1000).toISOString();
   }
 

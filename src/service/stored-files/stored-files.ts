@@ -121,6 +121,11 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
     return { path, read, release };
   }
 
+  /** Returns the paths of contents in the data directory, by digest. */
+  function pathsByDigest(contents: readonly Pick<FileDigest, "sha256">[]): Readonly<Record<string, string>> {
+    return Object.fromEntries(contents.map(({ sha256 }) => [sha256, join(directory.root, storedBlob(sha256))]));
+  }
+
   /** Provides artifact files until the returned function is called. */
   function provideBlobs(artifact: ArtifactRow, files: readonly ArtifactFileRow[]): Promise<() => void> {
     return provideContents(files.map((file) => ({ ...file, subject: subjectOf(artifact, file.path) })));
@@ -160,11 +165,7 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
      */
     async useCheckpoint<T>(model: ModelRow, row: CheckpointRow, use: (path: string) => Promise<T>, options: OpenOptions = {}): Promise<T> {
       const { path, release } = await openCheckpoint(model, row, options);
-      try {
-        return await withStateErrors(`Checkpoint '${stepName(model, row.step)}'`, path, () => use(path));
-      } finally {
-        release();
-      }
+      return releaseAfter(release, () => withStateErrors(`Checkpoint '${stepName(model, row.step)}'`, path, () => use(path)));
     },
     /** Calls `use` with the verified progress directory of a job, under the same contract. The job's `progress_dir` must not be null. */
     async useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T> {
@@ -173,21 +174,13 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
       const progressDigests = Object.entries(digestsOfJob(job) ?? {}).filter(([path]) => path.startsWith(`${storedPath}/`));
       const release = await provide(Object.fromEntries(progressDigests), subject);
       const path = join(directory.root, storedPath);
-      try {
-        return await withStateErrors(subject, path, () => use(path));
-      } finally {
-        release();
-      }
+      return releaseAfter(release, () => withStateErrors(subject, path, () => use(path)));
     },
     /** Calls `use` while one file of a job (`groups.jsonl`, or the token report) exists, verified if its digest is recorded. */
     async useJobFile<T>(job: JobRow, storedPath: string, subject: string, use: () => Promise<T>): Promise<T> {
       const digest = digestsOfJob(job)?.[storedPath];
       const release = digest === undefined ? () => undefined : await storage.provide({ [storedPath]: digest }, () => subject);
-      try {
-        return await use();
-      } finally {
-        release();
-      }
+      return releaseAfter(release, use);
     },
     /**
      * Calls `use` with the paths of verified artifact files, by digest.
@@ -199,12 +192,7 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
       files: readonly ArtifactFileRow[],
       use: (paths: Readonly<Record<string, string>>) => Promise<T>,
     ): Promise<T> {
-      const release = await provideBlobs(artifact, files);
-      try {
-        return await use(Object.fromEntries(files.map(({ sha256 }) => [sha256, join(directory.root, storedBlob(sha256))])));
-      } finally {
-        release();
-      }
+      return releaseAfter(await provideBlobs(artifact, files), () => use(pathsByDigest(files)));
     },
     /**
      * Opens an artifact file, which is verified first, and again while it is read; see {@link Verifier.read}.
@@ -224,12 +212,7 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
       contents: readonly (FileDigest & { readonly subject: string })[],
       use: (paths: Readonly<Record<string, string>>) => Promise<T>,
     ): Promise<T> {
-      const release = await provideContents(contents);
-      try {
-        return await use(Object.fromEntries(contents.map(({ sha256 }) => [sha256, join(directory.root, storedBlob(sha256))])));
-      } finally {
-        release();
-      }
+      return releaseAfter(await provideContents(contents), () => use(pathsByDigest(contents)));
     },
     /**
      * Reads a whole file and verifies it, also if it was verified before. A file without a digest is not read.
@@ -246,6 +229,15 @@ export function createStoredFiles({ store, directory, storage, logger }: StoredF
       });
     },
   };
+}
+
+/** Calls `use`, then `release` in any case. */
+async function releaseAfter<T>(release: () => void, use: () => Promise<T>): Promise<T> {
+  try {
+    return await use();
+  } finally {
+    release();
+  }
 }
 
 /** Returns the name of an artifact file for error messages. */

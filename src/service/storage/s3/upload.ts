@@ -60,14 +60,11 @@ async function putParts(requests: S3Requests, file: FileHandle, uploaded: Upload
     const parts = tags.map((tag, index) => `<Part><PartNumber>${index + 1}</PartNumber><ETag>${tag}</ETag></Part>`);
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join("")}</CompleteMultipartUpload>`);
     const answer = await requests.text({ method: "POST", key, query: { uploadId }, body, signal });
-    if (answer === null) {
-      // The upload does not exist: an earlier attempt, the answer of which was lost, may have completed it.
-      if (!(await exists(requests, key))) throw incompleteError("NoSuchUpload");
-      return;
-    }
+    // An upload that no longer exists was completed by an earlier attempt, the answer of which was lost, if the object exists.
+    if (answer === null && (await exists(requests, key))) return;
     // A failure after the headers were sent has the status 200.
-    const code = elementOf(answer, "Code");
-    if (code !== null) throw incompleteError(code);
+    const code = answer === null ? "NoSuchUpload" : elementOf(answer, "Code");
+    if (code !== null) throw new StorageError(`The storage did not complete an upload in parts: ${code}`);
   } catch (error) {
     await requests.send({ method: "DELETE", key, query: { uploadId } }).then(
       (answer) => answer?.body.dump(),
@@ -75,11 +72,6 @@ async function putParts(requests: S3Requests, file: FileHandle, uploaded: Upload
     );
     throw error;
   }
-}
-
-/** Returns the error of an upload in parts that the storage rejected at its end. */
-function incompleteError(code: string): StorageError {
-  return new StorageError(`The storage did not complete an upload in parts: ${code}`);
 }
 
 /** Whether an object exists, by a request for its first byte. */
