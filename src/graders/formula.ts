@@ -124,10 +124,10 @@ function peek({ tokens, index }: Parser): Token {
 /** Consumes and returns the next token if it is one of the symbols; null otherwise. */
 function takeSymbol<Symbol extends string>(parser: Parser, symbols: readonly Symbol[]): Symbol | null {
   const { type, text } = peek(parser);
-  const found = symbols.find((symbol) => type === "symbol" && symbol === text);
-  if (found === undefined) return null;
+  const nextSymbol = symbols.find((symbol) => type === "symbol" && symbol === text);
+  if (nextSymbol === undefined) return null;
   parser.index++;
-  return found;
+  return nextSymbol;
 }
 
 /** Returns the error for the next token. */
@@ -185,8 +185,8 @@ function parsePrimary(parser: Parser): Formula {
 /** Parses a variable. @throws GraderError `E_GRADER` with the flag `invalid_variable_error` for an unknown name */
 function parseVariable(parser: Parser, name: string): Formula {
   if (!parser.variables.includes(name)) {
-    const known = `graders: ${parser.variables.join(", ")}; functions: ${FUNCTION_NAMES.join(", ")}`;
-    const message = `Expected a grader or a function in the formula \`${shortened(parser.text, 200)}\`, got \`${name}\`; ${known}`;
+    const knownNames = `graders: ${parser.variables.join(", ")}; functions: ${FUNCTION_NAMES.join(", ")}`;
+    const message = `Expected a grader or a function in the formula \`${shortened(parser.text, 200)}\`, got \`${name}\`; ${knownNames}`;
     throw new GraderError("invalid_variable_error", message);
   }
   parser.index++;

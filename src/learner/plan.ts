@@ -103,9 +103,9 @@ export function shuffledIndices(count: number, seed: bigint, epoch: number): num
 /** Returns a permutation that depends only on its arguments. */
 function permutation(count: number, seed: bigint, epoch: number, domain: number): number[] {
   const result = identity(count);
-  for (let last = count - 1; last > 0; last--) {
-    const other = Math.floor(uniform(seed, epoch, last, domain) * (last + 1));
-    [result[last], result[other]] = [result[other] as number, result[last] as number];
+  for (let lastIndex = count - 1; lastIndex > 0; lastIndex--) {
+    const swapIndex = Math.floor(uniform(seed, epoch, lastIndex, domain) * (lastIndex + 1));
+    [result[lastIndex], result[swapIndex]] = [result[swapIndex] as number, result[lastIndex] as number];
   }
   return result;
 }

@@ -97,8 +97,8 @@ const vocabularies = new WeakMap<ChatTokenizer, ReadonlyMap<string, number>>();
 function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: string): number {
   const byName = TOKEN_ID_NAME.exec(token);
   if (byName !== null) return Number(byName[1]);
-  const found = vocabularyOf(tokenizer).get(keyOf(bytes ?? Buffer.from(token)));
-  if (found !== undefined) return found;
+  const byBytes = vocabularyOf(tokenizer).get(keyOf(bytes ?? Buffer.from(token)));
+  if (byBytes !== undefined) return byBytes;
   throw new DataError(
     `${where}: the token ${JSON.stringify(token)} of its log-probabilities is not in the model's vocabulary. Request \`return_token_ids: true\` while sampling, and append the whole choice.`,
     { param: where },

@@ -23,10 +23,10 @@ export function fitsContext(sequence: TokenSequence, limits: SequenceLimits): bo
  */
 export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits, where: string): void {
   const { vocabularySize = Number.POSITIVE_INFINITY } = limits;
-  const bad = sequence.tokens.find((id) => id < 0 || id >= vocabularySize);
-  if (bad === undefined) return;
+  const invalidId = sequence.tokens.find((id) => id < 0 || id >= vocabularySize);
+  if (invalidId === undefined) return;
   throw new DataError(
-    `${where}: token id ${bad} is outside the model's vocabulary of ${vocabularySize}. The tokens were made for another model.`,
+    `${where}: token id ${invalidId} is outside the model's vocabulary of ${vocabularySize}. The tokens were made for another model.`,
     { param: where },
   );
 }

@@ -1,4 +1,7 @@
-/** Start and shutdown of a service. Each step of the start adds a function that reverts it, for a failed start and for the shutdown. */
+/**
+ * Start and shutdown of a service. `startService` runs the phases `openData`, `startParts` and `createHttp`, which are below it in this
+ * order. Each step adds a function that reverts it, for a failed start and for the shutdown.
+ */
 import { createDashboard } from "../lab/dashboard/index.ts";
 import { connectPool } from "../engine/upstream/pool.ts";
 import { ConfigError } from "../base/errors.ts";
@@ -131,7 +134,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     let requests: UnansweredRequests | null = null;
     const { context, metrics } = await startParts(start, data, { startEngine, runningRequests: () => requests?.count ?? 0 });
     const http = createHttp(start, { context, metrics, apiKey: data.apiKey, certificate });
-    ({ requests } = http);
+    requests = http.requests;
     const url = await startListening(http.server, { host, port });
     undo.push(() => removeServiceFile(directory, url));
     await data.unlessFull("service.json", () => data.space.freeing(() => writeServiceFile(directory, url)));
@@ -201,9 +204,10 @@ async function openData(start: Start) {
   undo.push(() => closing.abort());
   const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
   const { maxCacheBytes } = options.limits ?? {};
-  const place = { url: storageUrl(options.storage), maxCacheBytes, defaultCacheBytes: limits.maxCacheBytes };
-  const storage = await openStorage({ ...place, store, directory, logger });
+  const location = { url: storageUrl(options.storage), maxCacheBytes, defaultCacheBytes: limits.maxCacheBytes };
+  const storage = await openStorage({ ...location, store, directory, logger });
   undo.push(() => storage.close());
+  // From here on, the secrets are known, and log entries are redacted.
   const secrets = [apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)];
   const redactKeys = createRedactor([...secrets, ...(storage.remote?.secrets ?? [])]);
   const redact = (text: string) => redactEncoded(text, (plain) => withoutSecrets(withoutSessionKeys(redactKeys(plain))));

@@ -43,6 +43,6 @@ export function gleu(text: string, reference: string): number {
   const referenceWords = words(reference);
   const counts = ORDERS.map((n) => overlap(candidate, referenceWords, n));
   const sum = (key: "common" | "candidate" | "reference") => counts.reduce((total, count) => total + count[key], 0);
-  const total = Math.max(sum("candidate"), sum("reference"));
-  return total === 0 ? 0 : sum("common") / total;
+  const totalNgrams = Math.max(sum("candidate"), sum("reference"));
+  return totalNgrams === 0 ? 0 : sum("common") / totalNgrams;
 }

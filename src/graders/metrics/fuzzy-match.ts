@@ -45,9 +45,9 @@ export function fuzzyMatch(text: string, reference: string): number {
  * Returns the code points of a text, each in lower case by itself, with a space in place of every one that is neither letter nor number.
  */
 function codePointsOf(text: string): string[] {
-  const kept = text.replaceAll(/[^\p{L}\p{N}]/gu, " ").trim();
+  const lettersAndNumbers = text.replaceAll(/[^\p{L}\p{N}]/gu, " ").trim();
   // The lower case of a whole text depends on neighbors, and `İ` has a lower case of two code points.
-  return Array.from(kept, (point) => String.fromCodePoint(point.toLowerCase().codePointAt(0)!));
+  return Array.from(lettersAndNumbers, (point) => String.fromCodePoint(point.toLowerCase().codePointAt(0)!));
 }
 
 /** Returns `2 · LCS / (|a| + |b|)`; 1 for two empty texts. */
@@ -103,13 +103,13 @@ function wordsRatio(a: readonly string[], b: readonly string[]): number {
  */
 function setRatio({ common, onlyA, onlyB }: SplitWords): number {
   if (common.length > 0 && (onlyA.length === 0 || onlyB.length === 0)) return 1;
-  const [left, right] = [sortedCodePoints(onlyA), sortedCodePoints(onlyB)];
+  const [onlyAPoints, onlyBPoints] = [sortedCodePoints(onlyA), sortedCodePoints(onlyB)];
   const commonLength = sortedCodePoints(common).length;
   const prefixLength = commonLength === 0 ? 0 : commonLength + " ".length;
-  const [lengthA, lengthB] = [prefixLength + left.length, prefixLength + right.length];
-  const both = (2 * (prefixLength + lcsLength(left, right))) / (lengthA + lengthB);
-  if (commonLength === 0) return both;
-  return Math.max(both, (2 * commonLength) / (commonLength + lengthA), (2 * commonLength) / (commonLength + lengthB));
+  const [lengthA, lengthB] = [prefixLength + onlyAPoints.length, prefixLength + onlyBPoints.length];
+  const fullRatio = (2 * (prefixLength + lcsLength(onlyAPoints, onlyBPoints))) / (lengthA + lengthB);
+  if (commonLength === 0) return fullRatio;
+  return Math.max(fullRatio, (2 * commonLength) / (commonLength + lengthA), (2 * commonLength) / (commonLength + lengthB));
 }
 
 /** Returns 1 if the texts have a common word, else the higher partial ratio of the sorted words, with and without repeated ones. */

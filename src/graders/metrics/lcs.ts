@@ -60,21 +60,21 @@ export function* windowLcs(a: readonly string[], b: readonly string[]): Generato
   /** Position by its limit; no two positions have the same limit, except for -1. */
   const positionOf = new Int32Array(b.length).fill(-1);
   limits.forEach((limit, index) => limit >= 0 && (positionOf[limit] = index));
-  /** LCS of `a` with the range from `start` to `end`. */
+  /** LCS of `a` with the range from `rangeStart` to `rangeEnd`. */
   let common = 0;
-  let end = 0;
-  for (let start = 0; start < b.length; start++) {
-    if (start > 0) {
-      // The position before `start` leaves the range; the position with this limit, if in the range, now counts.
-      if (limits[start - 1]! < start - 1) common--;
-      const position = positionOf[start - 1]!;
-      if (position >= start && position < end) common++;
-      if (end === b.length) yield { length: end - start, common };
+  let rangeEnd = 0;
+  for (let rangeStart = 0; rangeStart < b.length; rangeStart++) {
+    if (rangeStart > 0) {
+      // The position before `rangeStart` leaves the range; the position with this limit, if in the range, now counts.
+      if (limits[rangeStart - 1]! < rangeStart - 1) common--;
+      const position = positionOf[rangeStart - 1]!;
+      if (position >= rangeStart && position < rangeEnd) common++;
+      if (rangeEnd === b.length) yield { length: rangeEnd - rangeStart, common };
     }
-    while (end < Math.min(b.length, start + a.length)) {
-      if (limits[end]! < start) common++;
-      end++;
-      yield { length: end - start, common };
+    while (rangeEnd < Math.min(b.length, rangeStart + a.length)) {
+      if (limits[rangeEnd]! < rangeStart) common++;
+      rangeEnd++;
+      yield { length: rangeEnd - rangeStart, common };
     }
   }
 }

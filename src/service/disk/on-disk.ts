@@ -11,8 +11,8 @@ import { isTemporaryName } from "./files.ts";
  */
 export async function filesOnDisk(directory: DataDirectory): Promise<string[]> {
   const folders = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
-  const found = await Promise.all(folders.map((folder) => filesBelow(directory, folder)));
-  return found.flat().filter((storedPath) => !storedPath.split("/").some(isTemporaryName));
+  const filesByFolder = await Promise.all(folders.map((folder) => filesBelow(directory, folder)));
+  return filesByFolder.flat().filter((storedPath) => !storedPath.split("/").some(isTemporaryName));
 }
 
 /**

@@ -54,21 +54,21 @@ export class Verifier {
    */
   async check({ root, storedPath }: StoredPath, expected: FileDigest, subject: string, remedy = REMEDY): Promise<void> {
     const damage = { path: join(root, storedPath), expected, subject, remedy };
-    let found: FileDigest;
+    let foundDigest: FileDigest;
     try {
-      found = await this.#digestOf({ root, storedPath });
+      foundDigest = await this.#digestOf({ root, storedPath });
     } catch (cause) {
       const { code = "" } = cause as NodeJS.ErrnoException;
       if (cause instanceof DataError) this.#fail(damage, cause.message, cause);
       this.#fail(damage, code === "ENOENT" ? "the file is missing" : `the file cannot be read (${code})`, cause);
     }
-    this.#compare(damage, found);
+    this.#compare(damage, foundDigest);
   }
 
   /** Whether a file exists and matches a digest; reads it like {@link check}. */
   async isIntact(place: StoredPath, expected: FileDigest): Promise<boolean> {
-    const found = await this.#digestOf(place).catch(() => null);
-    return found !== null && isSame(found, expected);
+    const foundDigest = await this.#digestOf(place).catch(() => null);
+    return foundDigest !== null && isSame(foundDigest, expected);
   }
 
   /** Records the digest of a file whose bytes were verified while it was written. */
@@ -104,9 +104,9 @@ export class Verifier {
     } catch (cause) {
       this.#fail(damage, `the file cannot be read (${(cause as NodeJS.ErrnoException).code ?? ""})`, cause);
     }
-    const found = { sha256: hash.digest("hex"), size_bytes: size };
-    void this.#digests.set(identity, Promise.resolve(found));
-    this.#compare(damage, found);
+    const foundDigest = { sha256: hash.digest("hex"), size_bytes: size };
+    void this.#digests.set(identity, Promise.resolve(foundDigest));
+    this.#compare(damage, foundDigest);
     if (pendingPiece !== null) yield pendingPiece;
   }
 
@@ -118,12 +118,12 @@ export class Verifier {
   }
 
   /** Throws the error of a damaged file if the found digest differs from the expected one. */
-  #compare(damage: Damage, found: FileDigest): void {
+  #compare(damage: Damage, foundDigest: FileDigest): void {
     const { expected } = damage;
-    if (found.size_bytes !== expected.size_bytes) {
-      this.#fail(damage, `expected ${expected.size_bytes} bytes, found ${found.size_bytes}`);
+    if (foundDigest.size_bytes !== expected.size_bytes) {
+      this.#fail(damage, `expected ${expected.size_bytes} bytes, found ${foundDigest.size_bytes}`);
     }
-    if (found.sha256 !== expected.sha256) this.#fail(damage, "its bytes differ from its SHA-256 digest");
+    if (foundDigest.sha256 !== expected.sha256) this.#fail(damage, "its bytes differ from its SHA-256 digest");
   }
 
   /** Logs the damage and throws its error. */
@@ -133,8 +133,8 @@ export class Verifier {
   }
 }
 
-function isSame(found: FileDigest, expected: FileDigest): boolean {
-  return found.sha256 === expected.sha256 && found.size_bytes === expected.size_bytes;
+function isSame(foundDigest: FileDigest, expected: FileDigest): boolean {
+  return foundDigest.sha256 === expected.sha256 && foundDigest.size_bytes === expected.size_bytes;
 }
 
 /** Returns a key that changes when a file is replaced or written to. */

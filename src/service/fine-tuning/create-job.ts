@@ -146,9 +146,11 @@ function requireSupported({ method, integrations }: FineTuningRequest): void {
       },
     );
   const type = method?.type ?? "supervised";
-  for (const other of ["supervised", "dpo", "reinforcement"] as const) {
-    if (other === type || (method?.[other] ?? null) === null) continue;
-    throw new ArgumentError(`Expected settings of the method \`${type}\` alone, got \`method.${other}\``, { param: `method.${other}` });
+  for (const otherMethod of ["supervised", "dpo", "reinforcement"] as const) {
+    if (otherMethod === type || (method?.[otherMethod] ?? null) === null) continue;
+    throw new ArgumentError(`Expected settings of the method \`${type}\` alone, got \`method.${otherMethod}\``, {
+      param: `method.${otherMethod}`,
+    });
   }
 }
 

@@ -34,14 +34,14 @@ const CHECKPOINT_EPOCHS = 3;
  * @throws ArgumentError `E_ARGUMENT` if both are given.
  */
 export function requestedHyperparameters({ method, hyperparameters }: FineTuningRequest): SupervisedHyperparameters {
-  const current = method?.supervised?.hyperparameters ?? null;
-  const deprecated = hyperparameters ?? null;
-  if (current !== null && deprecated !== null)
+  const fromMethod = method?.supervised?.hyperparameters ?? null;
+  const fromDeprecatedField = hyperparameters ?? null;
+  if (fromMethod !== null && fromDeprecatedField !== null)
     throw new ArgumentError(
       "Expected `method.supervised.hyperparameters` or the deprecated `hyperparameters`, got both. Leave `hyperparameters` out",
       { param: "hyperparameters" },
     );
-  return current ?? deprecated ?? {};
+  return fromMethod ?? fromDeprecatedField ?? {};
 }
 
 /**
@@ -74,9 +74,9 @@ export function orAuto(requested: number | "auto" | null | undefined, automatic:
 
 /** Returns the automatic number of epochs; see {@link resolveHyperparameters}. */
 export function autoEpochs(exampleCount: number): number {
-  const total = exampleCount * AUTO_EPOCHS;
-  if (total < MIN_TOTAL_EXAMPLES) return Math.min(Math.ceil(MIN_TOTAL_EXAMPLES / exampleCount), MAX_AUTO_EPOCHS);
-  if (total > MAX_TOTAL_EXAMPLES) return Math.max(Math.floor(MAX_TOTAL_EXAMPLES / exampleCount), 1);
+  const totalExamples = exampleCount * AUTO_EPOCHS;
+  if (totalExamples < MIN_TOTAL_EXAMPLES) return Math.min(Math.ceil(MIN_TOTAL_EXAMPLES / exampleCount), MAX_AUTO_EPOCHS);
+  if (totalExamples > MAX_TOTAL_EXAMPLES) return Math.max(Math.floor(MAX_TOTAL_EXAMPLES / exampleCount), 1);
   return AUTO_EPOCHS;
 }
 

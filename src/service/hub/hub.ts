@@ -265,11 +265,11 @@ function explain(error: unknown, { name, revision }: Repository, { url, token, c
   }
   if (status === 404) return notFound(`The hub at ${url} has no model '${name}' with a revision '${revision}'`);
   if (status === 401 || status === 403) {
-    const why =
+    const remedy =
       token === undefined
         ? "Set HF_TOKEN to one that may read it"
         : "The token of HF_TOKEN may not read it, or its owner has not agreed to its terms";
-    return notFound(`The hub at ${url} does not give out '${name}': it does not exist, is private, or asks for consent. ${why}`);
+    return notFound(`The hub at ${url} does not give out '${name}': it does not exist, is private, or asks for consent. ${remedy}`);
   }
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   return notFound(

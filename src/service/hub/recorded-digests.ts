@@ -63,14 +63,14 @@ export interface RecordedSnapshot {
 /** Lists the snapshots of a cache that have recorded digests. */
 export async function recordedSnapshots(cacheDir: string): Promise<RecordedSnapshot[]> {
   const folders = (await readdir(cacheDir).catch(() => [])).filter((folder) => folder.startsWith("models--"));
-  const found: RecordedSnapshot[] = [];
+  const snapshots: RecordedSnapshot[] = [];
   for (const folder of folders) {
     for (const file of await readdir(join(cacheDir, folder, DIGESTS_FOLDER)).catch(() => [])) {
       const commit = /^([0-9a-f]{40})\.json$/u.exec(file)?.[1];
       if (commit === undefined) continue;
       const digests = await snapshotDigests(join(cacheDir, folder), commit);
-      if (digests !== null) found.push({ name: folder.slice("models--".length).replace("--", "/"), folder, commit, digests });
+      if (digests !== null) snapshots.push({ name: folder.slice("models--".length).replace("--", "/"), folder, commit, digests });
     }
   }
-  return found;
+  return snapshots;
 }

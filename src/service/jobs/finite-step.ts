@@ -82,10 +82,10 @@ export async function requireUsableModel(
   const uniformLogprob = -Math.log(vocabularySize);
   const isUniform = (logprobs: Logprobs) =>
     logprobs.every((logprob) => Math.abs(logprob - uniformLogprob) <= UNIFORM_TOLERANCE * -uniformLogprob);
-  const after = first(results).subarray(1);
+  const logprobsAfter = first(results).subarray(1);
   const trainedBefore = first(before).filter((_, t) => row.weights[t] !== 0);
-  if (isUniform(after) && !isUniform(trainedBefore))
+  if (isUniform(logprobsAfter) && !isUniform(trainedBefore))
     throw unusableError(
-      `Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${after.length} tokens`,
+      `Expected log-probabilities that depend on the prompt, got the uniform distribution for all ${logprobsAfter.length} tokens`,
     );
 }

@@ -3,7 +3,7 @@ import type { LossMetrics } from "../../engine/port.ts";
 import { NonFiniteError } from "../../base/errors.ts";
 
 /** Metrics that are optional for an engine. NaN means not reported. */
-const OPTIONAL: ReadonlySet<string> = new Set(["entropy", "policy/entropy", "grad_norm"]);
+const OPTIONAL_METRICS: ReadonlySet<string> = new Set(["entropy", "policy/entropy", "grad_norm"]);
 
 /**
  * Returns metrics that can be serialized as JSON, without the optional metrics that the engine does not report.
@@ -11,10 +11,10 @@ const OPTIONAL: ReadonlySet<string> = new Set(["entropy", "policy/entropy", "gra
  * @throws NonFiniteError `E_NON_FINITE` naming any other metric that is NaN or infinite.
  */
 export function knownMetrics(metrics: Readonly<Record<string, number>>): Record<string, number> {
-  const known = Object.entries(metrics).filter(([name, value]) => !(OPTIONAL.has(name) && Number.isNaN(value)));
-  for (const [name, value] of known)
+  const reported = Object.entries(metrics).filter(([name, value]) => !(OPTIONAL_METRICS.has(name) && Number.isNaN(value)));
+  for (const [name, value] of reported)
     if (!Number.isFinite(value)) throw new NonFiniteError(`Expected the metric "${name}" to be finite, got ${value}`);
-  return Object.fromEntries(known);
+  return Object.fromEntries(reported);
 }
 
 /** Returns the fraction of computed positions that were padding; 0 if the engine does not report it. */

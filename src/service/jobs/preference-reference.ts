@@ -13,8 +13,8 @@ import { withReferencePolicy } from "./reference-policy.ts";
 import type { JobScope } from "./run-job.ts";
 
 /**
- * Returns the sums of the log-probabilities of all pairs under the reference policy. A job that is started again after an interruption reads
- * them from its directory; values that are missing or damaged are computed again.
+ * Returns the sums of the log-probabilities of all pairs under the reference policy. A job that is started again after an interruption
+ * reads them from its directory; values that are missing or damaged are computed again.
  *
  * @throws NotFoundError `E_NOT_FOUND` if the checkpoint of the reference policy does not exist.
  */
@@ -79,8 +79,8 @@ export async function referenceCheckpoint(
   { modelId, start }: { readonly modelId: string; readonly start: CheckpointRow | undefined },
 ): Promise<CheckpointRow | null> {
   if (reference.kind === "base") return null;
-  const found = reference.kind === "start" ? start : await checkpointAt(store, modelId, reference.step);
-  if (found !== undefined) return found;
+  const checkpoint = reference.kind === "start" ? start : await checkpointAt(store, modelId, reference.step);
+  if (checkpoint !== undefined) return checkpoint;
   const step = reference.kind === "start" ? '"start"' : reference.step;
   throw new NotFoundError(
     `\`reference_step\` is ${step}, and the model has no such checkpoint. Name one that exists, and keep it until the job has started`,

@@ -1,6 +1,6 @@
 /**
- * Queue of training jobs. Its loop takes one job at a time and waits for disk space. `runJob` then runs the job and commits its success; the
- * queue records every other outcome.
+ * Queue of training jobs. Its loop takes one job at a time and waits for disk space. `runJob` then runs the job and commits its success;
+ * the queue records every other outcome.
  */
 import { traceOf, logFailure } from "../common/logger.ts";
 import { EngineError, UnavailableError } from "../../base/errors.ts";
@@ -97,11 +97,11 @@ export class JobQueue {
       this.changes.notify();
       return job;
     }
-    const current = this.#running;
-    if (current?.jobId === job.id) {
-      abortCancelled(current);
+    const running = this.#running;
+    if (running?.jobId === job.id) {
+      abortCancelled(running);
       this.#spaceWait?.abort();
-      await settledWithin(current);
+      await settledWithin(running);
     } else if (await this.#context.leases.isHeldElsewhere(this.#context.store, job)) {
       // The process that runs the job reads the request when it renews the lease.
       await this.#waitUntilStoppedElsewhere(job.id);
@@ -112,24 +112,24 @@ export class JobQueue {
       this.#spaceWait?.abort();
       this.changes.notify();
     }
-    const after = await getJob(this.#context.store, job.id);
-    requireCancellable(after);
-    return after;
+    const cancelled = await getJob(this.#context.store, job.id);
+    requireCancellable(cancelled);
+    return cancelled;
   }
 
   /**
-   * Pauses an unfinished job: a running job commits its current step and stops. Waits up to {@link STOP_PATIENCE_MS} until it has stopped. A
-   * job without further steps ends instead. Has no effect on a paused job.
+   * Pauses an unfinished job: a running job commits its current step and stops. Waits up to {@link STOP_PATIENCE_MS} until it has stopped.
+   * A job without further steps ends instead. Has no effect on a paused job.
    *
    * @returns the job after the wait.
    * @throws ConflictError `E_CONFLICT` if the job is over.
    */
   async pause({ id }: JobRow): Promise<JobRow> {
     const job = await this.#context.space.freeing(() => requestPause(this.#context.store, id));
-    const current = this.#running;
-    if (current?.jobId === job.id) {
-      current.isPausing = true;
-      await settledWithin(current);
+    const running = this.#running;
+    if (running?.jobId === job.id) {
+      running.isPausing = true;
+      await settledWithin(running);
     } else if (await this.#context.leases.isHeldElsewhere(this.#context.store, job)) {
       await this.#waitUntilStoppedElsewhere(job.id);
     } else if (job.status === "running") {
@@ -148,9 +148,9 @@ export class JobQueue {
    */
   async resume({ id }: JobRow): Promise<JobRow> {
     const job = await this.#context.space.freeing(() => requestResume(this.#context.store, id));
-    const current = this.#running;
+    const running = this.#running;
     // Takes back a pause that the running job has not reached.
-    if (current?.jobId === job.id) current.isPausing = false;
+    if (running?.jobId === job.id) running.isPausing = false;
     this.changes.notify();
     this.wake();
     return job;
@@ -253,8 +253,8 @@ export class JobQueue {
     if (running.isCancelled) await this.#recordEnd(running, () => settleCancelled(this.#context.store, jobId, claimed));
     else if (error instanceof JobPaused) await this.#recordOutcome(running, () => this.#requeue(jobId, claimed, pauseEvent(error)));
     else if (isNoSpace(error) || error instanceof StorageError) {
-      const what = isNoSpace(error) ? "ran out of disk space" : "cannot reach the storage of its files";
-      this.#context.logger.warn(`A training job ${what}; it waits and resumes from its last committed step`, {
+      const problem = isNoSpace(error) ? "ran out of disk space" : "cannot reach the storage of its files";
+      this.#context.logger.warn(`A training job ${problem}; it waits and resumes from its last committed step`, {
         job: jobId,
         error: messageOf(error),
       });

@@ -210,10 +210,10 @@ async function sweepTokens({ store, directory, quarantine, isSettled }: Sweep): 
   for (const names of chunksOf(await entriesOf(directory.tokens), NAMES_AT_ONCE)) {
     const ids = names.map((name) => basename(name, ".json"));
     const rows = await store.selectFrom("jobs").select("id").where("id", "in", ids).execute();
-    const known = new Set(rows.map(({ id }) => `${id}.json`));
+    const knownNames = new Set(rows.map(({ id }) => `${id}.json`));
     for (const name of names) {
       const path = join(directory.tokens, name);
-      if (!known.has(name) && (await isSettled(path))) await quarantine.add(path);
+      if (!knownNames.has(name) && (await isSettled(path))) await quarantine.add(path);
     }
   }
 }

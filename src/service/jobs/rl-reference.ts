@@ -29,8 +29,8 @@ async function referenceCheckpoint(
   reference: Exclude<KlReference, { readonly kind: "base" }>,
 ): Promise<CheckpointRow> {
   const step = reference.kind === "step" ? reference.step : Math.max(0, checkpoint.step - reference.steps);
-  const found = await checkpointAt(context.store, model.id, step);
-  if (found !== undefined) return found;
+  const checkpointOfStep = await checkpointAt(context.store, model.id, step);
+  if (checkpointOfStep !== undefined) return checkpointOfStep;
   throw new NotFoundError(
     `The KL penalty measures from step ${step}, and the model has no such checkpoint. Name one that exists, and keep it while it is needed`,
     { param: reference.kind === "step" ? "experimental_config.kl_penalty_reference_step" : "experimental_config.kl_penalty_step_lag" },

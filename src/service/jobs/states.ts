@@ -1,6 +1,6 @@
 /**
- * Commits of a training job: its progress, checkpoints during the job, and the checkpoint with which it ends. Each commit first writes files,
- * then the rows that name them, in a transaction that checks the job's lease.
+ * Commits of a training job: its progress, checkpoints during the job, and the checkpoint with which it ends. Each commit first writes
+ * files, then the rows that name them, in a transaction that checks the job's lease.
  */
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
@@ -135,8 +135,8 @@ export async function recordJobFile(
 }
 
 /**
- * Returns the suffix of the names of directories that the job writes. On a shared database it differs per claim: a process that has lost the
- * lease may still write files, which must not replace the files of the process that holds it.
+ * Returns the suffix of the names of directories that the job writes. On a shared database it differs per claim: a process that has lost
+ * the lease may still write files, which must not replace the files of the process that holds it.
  */
 function claimSuffix(store: Store, { lease_token: token }: JobRow): string {
   return isShared(store) ? `-${token}` : "";
@@ -190,8 +190,8 @@ export async function addCheckpoint(
   added: AddedCheckpoint & TrainedWeights,
 ): Promise<CheckpointRow | null> {
   const { events, alias } = added;
-  const known = await context.store.selectFrom("checkpoint_aliases").select("name").where("name", "=", alias.name).executeTakeFirst();
-  if (known !== undefined) return null;
+  const existing = await context.store.selectFrom("checkpoint_aliases").select("name").where("name", "=", alias.name).executeTakeFirst();
+  if (existing !== undefined) return null;
   return commitSaved(context, job, added, async (transaction, { id }) => {
     await insertAlias(transaction, job, id, alias);
     for (const event of events) await appendEvent(transaction, job.id, event);

@@ -23,8 +23,8 @@ const SCORING: SamplingParams = {
 
 /**
  * Returns the fraction of the trained tokens that are the most likely token at their position, as the current weights predict them from the
- * tokens before. The sampler scores the sequences as prompts. It leaves out the last token of a sequence that fills the context, because the
- * engine samples at least one token after a prompt.
+ * tokens before. The sampler scores the sequences as prompts. It leaves out the last token of a sequence that fills the context, because
+ * the engine samples at least one token after a prompt.
  *
  * @returns null if the engine does not score prompts, and without trained tokens.
  */
@@ -34,8 +34,8 @@ export async function tokenAccuracy(
 ): Promise<number | null> {
   const policy = await engine.publish(handle, { signal });
   const maxTokens = base.contextLength - 1;
-  let correct = 0;
-  let total = 0;
+  let correctCount = 0;
+  let trainedCount = 0;
   try {
     for (let start = 0; start < sequences.length; start += CONCURRENCY) {
       const batch = sequences.slice(start, start + CONCURRENCY);
@@ -44,8 +44,8 @@ export async function tokenAccuracy(
         for (const [index, { rank }] of scoredTokens.entries()) {
           // The first token of a prompt has no score, so the score at `index` is of the token at `index + 1`.
           if (mask[index + 1] !== 1) continue;
-          total++;
-          if (rank === 1) correct++;
+          trainedCount++;
+          if (rank === 1) correctCount++;
         }
     }
   } catch (error) {
@@ -54,7 +54,7 @@ export async function tokenAccuracy(
   } finally {
     await engine.release(policy).catch(logFailure(logger, "The weights of a validation could not be released", { job: job.id }));
   }
-  return total === 0 ? null : correct / total;
+  return trainedCount === 0 ? null : correctCount / trainedCount;
 
   /** Returns the scores of the tokens of a prompt, without its first token. */
   async function score(prompt: Int32Array): Promise<readonly PromptToken[]> {

@@ -220,9 +220,9 @@ async function requireModelOf(
     throw new ArgumentError("Expected no `model_id` for a key with the scope `admin`, which manages the keys of all models", {
       param: "model_id",
     });
-  const found = await getModel(store, model);
-  if (found.entity !== entity)
-    throw new ArgumentError(`Expected \`model_id\` to be a model of the entity '${entity}', got one of '${found.entity}'`, {
+  const foundModel = await getModel(store, model);
+  if (foundModel.entity !== entity)
+    throw new ArgumentError(`Expected \`model_id\` to be a model of the entity '${entity}', got one of '${foundModel.entity}'`, {
       param: "model_id",
     });
 }

@@ -140,19 +140,19 @@ export interface ServiceObserver {
 /** Joins callbacks into one that calls all of them; undefined for an empty list. */
 function joinCallbacks<T>(callbacks: readonly ((value: T) => void)[]): ((value: T) => void) | undefined {
   if (callbacks.length < 2) return callbacks[0];
-  return (value) => callbacks.forEach((each) => each(value));
+  return (value) => callbacks.forEach((callback) => callback(value));
 }
 
 /** Joins the observers of one chat completion; null for none. */
 export function joinChat(observers: readonly ChatObserver[]): ChatObserver | null {
   if (observers.length < 2) return observers[0] ?? null;
   return {
-    admitted: (admitted) => observers.forEach((each) => each.admitted(admitted)),
+    admitted: (admitted) => observers.forEach((observer) => observer.admitted(admitted)),
     token(choice) {
-      for (const each of observers) each.token(choice);
+      for (const observer of observers) observer.token(choice);
     },
-    choiceFinished: (choice) => observers.forEach((each) => each.choiceFinished(choice)),
-    ended: (error) => observers.forEach((each) => each.ended(error)),
+    choiceFinished: (choice) => observers.forEach((observer) => observer.choiceFinished(choice)),
+    ended: (error) => observers.forEach((observer) => observer.ended(error)),
   };
 }
 
@@ -168,8 +168,8 @@ function joinJobs(starts: readonly NonNullable<ServiceObserver["jobStarted"]>[])
   return (job) => {
     const observers = starts.map((start) => start(job));
     return {
-      step: (metrics) => observers.forEach((each) => each.step(metrics)),
-      ended: (outcome, message) => observers.forEach((each) => each.ended(outcome, message)),
+      step: (metrics) => observers.forEach((observer) => observer.step(metrics)),
+      ended: (outcome, message) => observers.forEach((observer) => observer.ended(outcome, message)),
     };
   };
 }
@@ -177,7 +177,7 @@ function joinJobs(starts: readonly NonNullable<ServiceObserver["jobStarted"]>[])
 /** Joins observers into one. Events without a subscriber stay undefined, so that nothing is computed for them. */
 export function joinObservers(observers: readonly ServiceObserver[]): ServiceObserver {
   /** Returns the functions of all observers that have one for the event. */
-  const subscribersOf = <K extends keyof ServiceObserver>(name: K) => observers.flatMap((each) => each[name] ?? []);
+  const subscribersOf = <K extends keyof ServiceObserver>(name: K) => observers.flatMap((observer) => observer[name] ?? []);
   return {
     requestAnswered: joinCallbacks(subscribersOf("requestAnswered")),
     chatStarted: joinChats(subscribersOf("chatStarted")),

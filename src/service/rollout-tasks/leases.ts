@@ -143,8 +143,8 @@ export class RolloutLeases {
   /** Checks that no client waits for another version of an environment that the worker plays. @throws ConflictError `E_CONFLICT` */
   async #requireSameVersions(store: Store, environments: LeaseRolloutsRequest["environments"]): Promise<void> {
     for (const { name, hash } of environments) {
-      const other = await otherVersion(store, { name, hash });
-      if (other !== undefined && this.#isFollowed(other.id)) requireEnvironment(other, [{ name, hash }]);
+      const outdatedPlan = await otherVersion(store, { name, hash });
+      if (outdatedPlan !== undefined && this.#isFollowed(outdatedPlan.id)) requireEnvironment(outdatedPlan, [{ name, hash }]);
     }
   }
 

@@ -46,7 +46,12 @@ export async function deliverOutcome(
   try {
     const state = checked.isFailure ? ("failed" as const) : ("done" as const);
     const end = { state, error_message: null, outcome_sha256: sha256, outcome_bytes: sizeBytes };
-    const finished = await writer.finish({ lease: { id: task.id, lease_token: token.toLowerCase() }, plan_id: task.plan_id, blob, end });
+    const finished = await writer.finish({
+      lease: { id: task.id, lease_token: token.toLowerCase() },
+      plan_id: task.plan_id,
+      blob,
+      end,
+    });
     if (finished !== null) return taskToWire(finished, "open");
     // The lease was lost meanwhile, or the task has been finished, perhaps by an earlier attempt of the same delivery.
     const currentTask = await getTask(store, task.id);

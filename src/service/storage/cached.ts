@@ -97,11 +97,11 @@ export class CachedStorage implements Storage {
 
   async remove(path: string): Promise<boolean> {
     this.#copies.forget(path);
-    let found = await removeWhole(join(this.#directory.root, path), this.#directory.temporary);
+    let hasRemoved = await removeWhole(join(this.#directory.root, path), this.#directory.temporary);
     try {
       const signal = AbortSignal.timeout(MAX_REMOVAL_MS);
       for await (const file of this.remote.list(path, signal)) {
-        found = true;
+        hasRemoved = true;
         await this.remote.remove(file.path, file.digest, signal);
       }
     } catch (error) {
@@ -110,7 +110,7 @@ export class CachedStorage implements Storage {
         error: messageOf(error),
       });
     }
-    return found;
+    return hasRemoved;
   }
 
   /** Protects files that are stored from now on against {@link removeLeftover}. Call it before the storage is listed. */

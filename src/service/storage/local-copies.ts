@@ -60,7 +60,7 @@ export class LocalCopies {
 
   /** Forgets the copies at or below a path, which the caller removes. */
   forget(path: string): void {
-    for (const other of this.#sizes.keys()) if (other === path || other.startsWith(`${path}/`)) this.#delete(other);
+    for (const copyPath of this.#sizes.keys()) if (copyPath === path || copyPath.startsWith(`${path}/`)) this.#delete(copyPath);
   }
 
   /** Removes the least recently used copies beyond the limit. */

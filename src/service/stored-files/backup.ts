@@ -206,9 +206,9 @@ async function copyCaptured({ staging, target, captured, copied }: Copy, files: 
     const { path: storedPath, digest } = file;
     if (Object.hasOwn(copied, storedPath)) continue;
     try {
-      const found = await copyFileDurably(staging, storedPath, target);
-      copied[storedPath] = found;
-      if (digest !== null && (found.sha256 !== digest.sha256 || found.size_bytes !== digest.size_bytes)) different.push(file);
+      const copiedDigest = await copyFileDurably(staging, storedPath, target);
+      copied[storedPath] = copiedDigest;
+      if (digest !== null && (copiedDigest.sha256 !== digest.sha256 || copiedDigest.size_bytes !== digest.size_bytes)) different.push(file);
     } catch (error) {
       if (!isMissingFile(error)) throw error;
       await remove(join(target, storedPath));

@@ -145,12 +145,12 @@ function isIncomplete(name: string): boolean {
 /** Checks that a directory has no entries except remains of an interrupted {@link fillDirectory}. */
 async function requireFree(path: string, param: string): Promise<void> {
   const names = (await readdir(path)).filter((name) => name !== LOCK_NAME);
-  const others = names.filter((name) => !isIncomplete(name));
-  if (others.length === 0) return;
+  const otherNames = names.filter((name) => !isIncomplete(name));
+  if (otherNames.length === 0) return;
   const unpublished = await Promise.all(names.filter(isIncomplete).map((name) => readdir(join(path, name))));
   // An interruption while files get their final names leaves files with final and with temporary names. Without a file with a temporary
   // name, the directory is complete.
-  if (unpublished.flat().length > 0 && others.every((name) => BACKUP_NAMES.includes(name))) return;
+  if (unpublished.flat().length > 0 && otherNames.every((name) => BACKUP_NAMES.includes(name))) return;
   throw new ConfigError(`Expected '${path}' to be empty or not to exist, found ${names.length} entries. Name another directory`, { param });
 }
 

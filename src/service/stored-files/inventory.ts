@@ -174,6 +174,6 @@ async function withDigests(
   { storedPath, subject }: { readonly storedPath: string; readonly subject: string },
 ): Promise<StoredFile[]> {
   if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ path, digest, subject }));
-  const found = await filesBelow(directory, join(directory.root, storedPath));
-  return (found.length === 0 ? [storedPath] : found).map((path) => ({ path, digest: null, subject }));
+  const existingPaths = await filesBelow(directory, join(directory.root, storedPath));
+  return (existingPaths.length === 0 ? [storedPath] : existingPaths).map((path) => ({ path, digest: null, subject }));
 }

@@ -142,8 +142,8 @@ async function storeFiles(root: string, files: Digests, remote: Remote): Promise
 /** Records the digests of the files of rows from before digests were recorded: only files with a digest can be in a storage. */
 async function recordDigests(store: Store, files: Digests): Promise<void> {
   const digestsBelow = (...paths: readonly string[]) => {
-    const found = Object.entries(files).filter(([path]) => paths.some((start) => path.startsWith(start)));
-    return JSON.stringify(Object.fromEntries(found));
+    const entries = Object.entries(files).filter(([path]) => paths.some((start) => path.startsWith(start)));
+    return JSON.stringify(Object.fromEntries(entries));
   };
   const checkpoints = await store
     .selectFrom("checkpoints")

@@ -102,13 +102,13 @@ async function* linesOf(file: FileHandle): AsyncGenerator<string, void> {
   /** Pieces of the current line. */
   let parts: Buffer[] = [];
   for await (const piece of file.createReadStream({ autoClose: false, highWaterMark: PIECE_BYTES }) as AsyncIterable<Buffer>) {
-    let start = 0;
-    for (let end = piece.indexOf(LINE_FEED); end !== -1; end = piece.indexOf(LINE_FEED, start)) {
-      yield Buffer.concat([...parts, piece.subarray(start, end)]).toString("utf8");
+    let lineStart = 0;
+    for (let lineEnd = piece.indexOf(LINE_FEED); lineEnd !== -1; lineEnd = piece.indexOf(LINE_FEED, lineStart)) {
+      yield Buffer.concat([...parts, piece.subarray(lineStart, lineEnd)]).toString("utf8");
       parts = [];
-      start = end + 1;
+      lineStart = lineEnd + 1;
     }
-    if (start < piece.length) parts.push(piece.subarray(start));
+    if (lineStart < piece.length) parts.push(piece.subarray(lineStart));
   }
   if (parts.length > 0) yield Buffer.concat(parts).toString("utf8");
 }

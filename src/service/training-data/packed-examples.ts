@@ -52,12 +52,12 @@ export async function unpackExamples({ counts, lengths, weights, tokens, mask, .
     for (const count of counts) {
       const example: TokenSequence[] = [];
       for (let index = 0; index < count; index++, sequenceIndex++) {
-        const end = offset + lengths[sequenceIndex]!;
+        const sequenceEnd = offset + lengths[sequenceIndex]!;
         const weight = weights[sequenceIndex]!;
         // Copied, because a view would be sent to the training thread with its whole underlying array.
-        const sequence = { tokens: tokens.slice(offset, end), mask: mask.slice(offset, end) };
+        const sequence = { tokens: tokens.slice(offset, sequenceEnd), mask: mask.slice(offset, sequenceEnd) };
         example.push(Number.isNaN(weight) ? sequence : { ...sequence, weight });
-        offset = end;
+        offset = sequenceEnd;
       }
       examples.push(example);
       yield;

@@ -62,8 +62,8 @@ export class S3Bucket implements Remote {
     const prefix = this.#prefixed(path === "" ? "" : `${path}/`);
     // Version 1 of the list: every implementation continues it after a key (`marker`), unlike the tokens of version 2.
     for (let marker: string | null = ""; marker !== null;) {
-      const after = marker === "" ? {} : { marker };
-      const page: string = await this.#bucketText({ prefix, "max-keys": String(pageSize), ...after }, signal);
+      const startAfter = marker === "" ? {} : { marker };
+      const page: string = await this.#bucketText({ prefix, "max-keys": String(pageSize), ...startAfter }, signal);
       const entries = elementsOf(page, "Contents").map((entry) => ({ entry, key: elementOf(entry, "Key") ?? "" }));
       for (const { entry, key } of entries) {
         const [, file, sha256] = FILE_KEY.exec(this.#withoutPrefix(key)) ?? [];
@@ -99,8 +99,8 @@ export class S3Bucket implements Remote {
     const key = this.#prefixed(`${PROBE_PREFIX}${randomUUID()}`);
     const body = Buffer.from(key);
     await this.#put(key, body);
-    const found = await this.#requests.text({ method: "GET", key });
-    if (found !== key) throw new DataCorruptedError(`The storage ${this.url} returned other bytes than were written to it`);
+    const storedText = await this.#requests.text({ method: "GET", key });
+    if (storedText !== key) throw new DataCorruptedError(`The storage ${this.url} returned other bytes than were written to it`);
     await this.#remove(key);
   }
 
