@@ -142,9 +142,11 @@ function answerText({ choices }: ChatCompletion): string {
   return content;
 }
 
-// The schemas of the answers are equal to the JSON schemas of the requests.
+/** Schema of the steps of reasoning in an answer. This and the next schemas are equal to the JSON schemas of the requests. */
 const steps = z.array(z.strictObject({ description: z.string(), conclusion: z.string() }));
+/** Schema of the answer with a score. */
 const scoreAnswer = z.strictObject({ steps, result: z.number() });
+/** Returns the schema of the answer with one of the labels. */
 const labelAnswer = (labels: readonly string[]) => z.strictObject({ steps, result: z.literal(labels) });
 
 /** Returns the result of an answer. @throws GraderError `E_GRADER` for an answer that does not have the form of the schema */

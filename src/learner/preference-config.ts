@@ -8,7 +8,9 @@ import { stepSettings, type StepSettings } from "./step-settings.ts";
 // Defaults of TRL's `DPOConfig`.
 /** Default pairs per optimizer step. */
 const DEFAULT_BATCH_SIZE = 8;
+/** Default of `learning_rate`. */
 const DEFAULT_LEARNING_RATE = 1e-6;
+/** Default of `beta`. */
 const DEFAULT_BETA = 0.1;
 
 /** Reference policy of preference training: the base model, the checkpoint that the job starts from, or another checkpoint of the model. */

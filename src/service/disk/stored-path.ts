@@ -9,11 +9,13 @@ import { parseDigests, type Digests } from "./digests.ts";
 
 /** Ids that are safe as file names. The ids that the service creates are UUIDs. */
 const ID = /^[\w-]{1,100}$/u;
+/** SHA-256 digests, hexadecimal. */
 const SHA256 = /^[0-9a-f]{64}$/u;
 
 /** Suffix of a path that only one claim of a job uses: its lease token. Empty on a database that only one process uses. */
 const CLAIM_SUFFIX = /^(?:-\d{1,10})?$/u;
 
+/** Last sentence of every error message. */
 const REMEDY = "Restore the data directory from a backup, or delete the object";
 
 /** Returns an id that is safe as a file name. @throws DataCorruptedError `E_DATA_CORRUPTED` for any other id. */

@@ -12,6 +12,7 @@ import type { ServiceLogger } from "../common/logger.ts";
 /** Max number of files with remembered digests. */
 const MAX_REMEMBERED = 10_000;
 
+/** Last sentence of an error message, unless the caller has another. */
 const REMEDY = "Restore it from a backup, or delete what needs it";
 
 /** Function that reads an open file of a saved state, by its name, and verifies it meanwhile; see {@link Verifier.read}. */
@@ -133,6 +134,7 @@ export class Verifier {
   }
 }
 
+/** Whether two digests are equal. */
 function isSame(foundDigest: FileDigest, expected: FileDigest): boolean {
   return foundDigest.sha256 === expected.sha256 && foundDigest.size_bytes === expected.size_bytes;
 }

@@ -20,6 +20,7 @@ import { transact } from "../store/database.ts";
 const DATA_PATH = "train.jsonl";
 /** Max bytes of a field of the form other than the file. */
 const MAX_FIELD_BYTES = 1024;
+/** Max characters of the name of a file. */
 const MAX_FILENAME_CHARACTERS = 256;
 /** Max bytes of a form without its file. */
 const MAX_FORM_BYTES = 64 * 1024;

@@ -1,7 +1,9 @@
+/** Long polls of jobs and rollout tasks. */
 import { onceAborted } from "../../base/util/abort.ts";
 
 /**
- * Wakes long polls when the events or the status of any job change; the poll reads the change itself from the store.
+ * Wakes long polls when the events or the status of any job change, or for rollout plans, when a task does; the poll reads the change
+ * itself from the store.
  *
  * A poll reads {@link revision}, then the store, then calls {@link wait} with this revision, so that a change between reading and waiting
  * ends the wait at once.

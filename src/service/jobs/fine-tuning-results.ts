@@ -111,6 +111,7 @@ async function writeResults({ context, job, signal }: JobScope): Promise<Attachm
   };
 }
 
+/** Returns the error of a job with a file of metrics that was removed before the job's end could be committed. */
 function resultsRemoved(cause: BlobRemovedError): ConflictError {
   const message =
     "The file with the metrics of the job's steps was deleted through another process of the service before the job ended: a file with equal contents was deleted there. Create the job again";

@@ -3,6 +3,7 @@ import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engi
 import { NonFiniteError, WhetstoneError } from "../../base/errors.ts";
 import { first } from "../../base/util/values.ts";
 
+/** End of every message of these checks. */
 const REMEDY =
   "The job committed nothing: the model stays at its last checkpoint. Lower the learning rate, set `max_grad_norm`, or check rewards, weights and log-probabilities of the data";
 

@@ -1,3 +1,4 @@
+/** Log-probabilities of preference pairs, for references and validations. */
 import type { Engine, ModelHandle } from "../../engine/port.ts";
 import { pairSums, preferenceRows, type PairValues, type SequencePair } from "../../learner/index.ts";
 

@@ -1,3 +1,4 @@
+/** Reference policies of preference and RL jobs. */
 import type { ModelHandle } from "../../engine/port.ts";
 import type { CheckpointRow } from "../store/tables.ts";
 import type { JobScope } from "./run-job.ts";

@@ -198,6 +198,7 @@ export async function addCheckpoint(
   });
 }
 
+/** Inserts an additional name of a checkpoint. */
 async function insertAlias(transaction: Store, { id }: JobRow, checkpointId: string, alias: NewAlias): Promise<void> {
   await transaction
     .insertInto("checkpoint_aliases")

@@ -1,6 +1,9 @@
+/** Crashes of the trainer, from which the queue concludes whether a job is run again. */
 import type { JobRow } from "../store/tables.ts";
 
-/** Counter of trainer crashes in a row, without a commit of progress in between. Only one job is tracked, because jobs run one at a time. */
+/**
+ * Counter of trainer crashes in a row, without a commit of progress in between. Only one job is tracked, because jobs run one at a time.
+ */
 export class TrainerDeaths {
   #jobId = "";
   #committedSteps = 0;

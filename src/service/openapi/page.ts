@@ -13,9 +13,11 @@ details { border: 1px solid #8884; border-radius: 6px; margin: .5rem 0; padding:
 table { border-collapse: collapse; width: 100% } td, th { border-top: 1px solid #8884; padding: .25rem .5rem; text-align: left; vertical-align: top }
 .method { display: inline-block; font-weight: 600; min-width: 4.5rem } .note { color: #888 }`;
 
-// The document is read like JSON from elsewhere: values of another type count as empty.
+/** Returns an object of the document; empty for a value of another type, like the functions below. */
 const asPart = (value: unknown): DocumentPart => (typeof value === "object" && value !== null ? (value as DocumentPart) : {});
+/** Returns a list of the document. */
 const asList = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+/** Returns a text of the document. */
 const asText = (value: unknown): string => (typeof value === "string" ? value : "");
 /** Returns the name at the end of a reference such as `#/components/schemas/Model`; empty for any other value. */
 const referencedName = (reference: unknown): string => asText(reference).split("/").at(-1) ?? "";

@@ -82,12 +82,14 @@ export class LocalCopies {
     for (const movedPath of movedPaths) await remove(movedPath);
   }
 
+  /** Adds a copy as the one that was used last. */
   #set(path: string, bytes: number): void {
     this.#delete(path);
     this.#sizes.set(path, bytes);
     this.#bytes += bytes;
   }
 
+  /** Removes the entry of a copy, if there is one. */
   #delete(path: string): void {
     this.#bytes -= this.#sizes.get(path) ?? 0;
     this.#sizes.delete(path);

@@ -94,6 +94,7 @@ function withoutCredentials(url: string): string {
   return url.replace(/\/\/[^/@]*@/u, "//…@").slice(0, 200);
 }
 
+/** Returns the error of an invalid URL; `got` describes the problem. */
 function locationError(got: string): ConfigError {
   return new ConfigError(
     `Expected the storage to be 's3://<bucket>/<prefix>', optionally with '?endpoint=<URL of the server>&region=<name>', ${got}`,
