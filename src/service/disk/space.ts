@@ -25,21 +25,6 @@ export interface DiskSpaceOptions {
   readonly probe?: ((root: string) => Promise<number | null>) | undefined;
 }
 
-/** Returns the bytes that an unprivileged process may still write to the file system of `root`; null if the platform does not report it. */
-async function freeBytesOf(root: string): Promise<number | null> {
-  try {
-    const { bavail, bsize } = await statfs(root);
-    return bavail * bsize;
-  } catch {
-    return null;
-  }
-}
-
-/** Formats a number of bytes for messages. */
-function inMegabytes(bytes: number): string {
-  return `${(bytes / 1e6).toFixed(1)} MB`;
-}
-
 /** Disk space of the data directory's file system: checks for new work, waits for running work, and a reserve for deletions. */
 export class DiskSpace {
   readonly #options: DiskSpaceOptions;
@@ -162,4 +147,19 @@ export class DiskSpace {
       if (!isNoSpace(error)) logger.warn("The reserve of disk space could not be written", { error: messageOf(error) });
     }
   }
+}
+
+/** Returns the bytes that an unprivileged process may still write to the file system of `root`; null if the platform does not report it. */
+async function freeBytesOf(root: string): Promise<number | null> {
+  try {
+    const { bavail, bsize } = await statfs(root);
+    return bavail * bsize;
+  } catch {
+    return null;
+  }
+}
+
+/** Formats a number of bytes for messages. */
+function inMegabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
 }

@@ -112,9 +112,9 @@ export class JobQueue {
       this.#spaceWait?.abort();
       this.changes.notify();
     }
-    const cancelled = await getJob(this.#context.store, job.id);
-    requireCancellable(cancelled);
-    return cancelled;
+    const jobAfterWait = await getJob(this.#context.store, job.id);
+    requireCancellable(jobAfterWait);
+    return jobAfterWait;
   }
 
   /**

@@ -30,12 +30,6 @@ const PEER_WORK_MS = 60 * 60 * 1000;
 /** Max names per query for the rows of files. Tables are not read as a whole: they keep rows of files that were deleted long ago. */
 const NAMES_AT_ONCE = 500;
 
-/** Whether a path was not changed for {@link PEER_WORK_MS}. */
-async function isOld(path: string): Promise<boolean> {
-  const info = await lstat(path).catch(() => null);
-  return info !== null && Date.now() - info.mtimeMs > PEER_WORK_MS;
-}
-
 /**
  * Cleans up a data directory before the service answers requests. Interrupted jobs return to the queue.
  *
@@ -66,6 +60,12 @@ export async function recover({
   await sweepBlobs(sweep, blobs);
   quarantine.report();
   if (requeued + removed > 0) logger.info("Recovered after an interruption", { requeued, removed });
+}
+
+/** Whether a path was not changed for {@link PEER_WORK_MS}. */
+async function isOld(path: string): Promise<boolean> {
+  const info = await lstat(path).catch(() => null);
+  return info !== null && Date.now() - info.mtimeMs > PEER_WORK_MS;
 }
 
 /** Returns interrupted jobs to the queue, in order of creation. @returns their number. */

@@ -32,9 +32,9 @@ export async function computeGradient({ engine, handle, signal, reference }: Gra
   const logprobs = await engine.forward(handle, rows, { signal });
   const referenceLogprobs = objective.kl === null ? null : await reference(rows);
   const gradient = await runStepsInSlices(policyObjectiveSteps(policyRows(rows, logprobs, referenceLogprobs), objective), { signal });
-  // The reported loss consists of the learner's loss and the entropy bonus, which is subtracted.
   const backwardLoss = linearLoss(objective);
   const { metrics } = await engine.forwardBackward(handle, linearRows(rows, gradient.derivatives), backwardLoss, { signal });
+  // The reported loss is the learner's loss minus the entropy bonus, which only the backward pass computes.
   const bonus = (backwardLoss.entropyCoefficient ?? 0) * (metrics.weightedEntropy ?? 0);
   return { logprobs, metrics: { ...metrics, loss: gradient.loss - bonus }, kl: gradient.kl };
 }

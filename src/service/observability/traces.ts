@@ -2,6 +2,11 @@
 import type { TraceAttributes, TraceSpan, Tracing } from "../../base/util/tracing.ts";
 import type { AdmittedChat, ChatObserver, FinishedChoice, JobObserver, ServiceObserver, StartedChat, StartedJob } from "./observer.ts";
 
+/** Creates the observer that traces chat completions and training jobs. */
+export function traceObserver(tracing: Tracing): ServiceObserver {
+  return { chatStarted: (chat) => new ChatTrace(tracing, chat), jobStarted: (job) => traceJob(tracing, job) };
+}
+
 /** Finish reasons of the service with another name in the conventions. */
 const FINISH_REASONS: Readonly<Record<string, string>> = { repetition: "stop" };
 
@@ -124,9 +129,4 @@ function traceJob(tracing: Tracing, { id, type, entity, model, base, committedSt
       span.end();
     },
   };
-}
-
-/** Creates the observer that traces chat completions and training jobs. */
-export function traceObserver(tracing: Tracing): ServiceObserver {
-  return { chatStarted: (chat) => new ChatTrace(tracing, chat), jobStarted: (job) => traceJob(tracing, job) };
 }

@@ -13,6 +13,42 @@ details { border: 1px solid #8884; border-radius: 6px; margin: .5rem 0; padding:
 table { border-collapse: collapse; width: 100% } td, th { border-top: 1px solid #8884; padding: .25rem .5rem; text-align: left; vertical-align: top }
 .method { display: inline-block; font-weight: 600; min-width: 4.5rem } .note { color: #888 }`;
 
+/** Renders the document as an HTML page. */
+export function documentPage(document: DocumentPart): string {
+  const { title, version, description } = asPart(document["info"]);
+  const schemas = Object.entries(asPart(asPart(document["components"])["schemas"]));
+  const tags = asList(document["tags"]).map((tag) => asText(asPart(tag)["name"]));
+  const page = html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width" />
+        <title>${asText(title)} HTTP interface</title>
+        <style>
+          ${raw(STYLE)}
+        </style>
+      </head>
+      <body>
+        <h1>${asText(title)} <span class="note">${asText(version)}</span></h1>
+        <p>${asText(description)} This page is <a href="/openapi.json">the OpenAPI document</a>.</p>
+        ${tags.map(
+          (tag) =>
+            html`<h2>${tag}</h2>
+              ${operationsOf(document, tag)}`,
+        )}
+        <h2>Schemas</h2>
+        ${schemas.map(
+          ([name, schema]) =>
+            html`<details id="${name}">
+              <summary><code>${name}</code></summary>
+              ${schemaBlock(schema)}
+            </details>`,
+        )}
+      </body>
+    </html>`;
+  return String(page);
+}
+
 /** Returns an object of the document; empty for a value of another type, like the functions below. */
 const asPart = (value: unknown): DocumentPart => (typeof value === "object" && value !== null ? (value as DocumentPart) : {});
 /** Returns a list of the document. */
@@ -100,40 +136,4 @@ function operationsOf(document: DocumentPart, tag: string): Html[] {
       .filter(([, value]) => asList(asPart(value)["tags"]).includes(tag))
       .map(([method, value]) => operationBlock(path, method, value, document)),
   );
-}
-
-/** Renders the document as an HTML page. */
-export function documentPage(document: DocumentPart): string {
-  const { title, version, description } = asPart(document["info"]);
-  const schemas = Object.entries(asPart(asPart(document["components"])["schemas"]));
-  const tags = asList(document["tags"]).map((tag) => asText(asPart(tag)["name"]));
-  const page = html`<!doctype html>
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width" />
-        <title>${asText(title)} HTTP interface</title>
-        <style>
-          ${raw(STYLE)}
-        </style>
-      </head>
-      <body>
-        <h1>${asText(title)} <span class="note">${asText(version)}</span></h1>
-        <p>${asText(description)} This page is <a href="/openapi.json">the OpenAPI document</a>.</p>
-        ${tags.map(
-          (tag) =>
-            html`<h2>${tag}</h2>
-              ${operationsOf(document, tag)}`,
-        )}
-        <h2>Schemas</h2>
-        ${schemas.map(
-          ([name, schema]) =>
-            html`<details id="${name}">
-              <summary><code>${name}</code></summary>
-              ${schemaBlock(schema)}
-            </details>`,
-        )}
-      </body>
-    </html>`;
-  return String(page);
 }
