@@ -1,4 +1,5 @@
 /** Mean and standard deviation in float64. */
+
 /** Returns the mean of values; 0 without values. */
 export function mean(values: readonly number[]): number {
   return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;

@@ -1,4 +1,5 @@
 /** Limits of a service and their defaults. */
+
 /** Limits of a service for request bodies, disk space, memory and the age of records. */
 export interface ServiceLimits {
   /** Max bytes of a JSON body. Most routes have lower limits. @default 64 MiB */

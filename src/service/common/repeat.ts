@@ -1,4 +1,5 @@
 /** Periodic work of the service, such as cleanups. */
+
 /**
  * Calls `work` at once and then every `intervalMs`, one call after the other. The timer does not keep the process alive.
  *

@@ -1,4 +1,5 @@
 /** Token bucket for limits per minute. */
+
 /** Milliseconds of a minute. */
 const MINUTE_MS = 60_000;
 /** Max milliseconds of {@link TokenBucket.nextTurnMs}. Clients of the OpenAI API ignore longer times. */
