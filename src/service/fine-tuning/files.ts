@@ -24,14 +24,12 @@ const MAX_FIELD_BYTES = 1024;
 const MAX_FILENAME_CHARACTERS = 256;
 /** Max bytes of a form without its file. */
 const MAX_FORM_BYTES = 64 * 1024;
-/** Path of a field in the schema: the name of a property, and of a member of the property's object; null if the property is a text. */
-interface FieldPath {
-  readonly property: string;
-  readonly member: string | null;
-}
 
-/** Fields of the form, besides the file, with their paths in `createFileFields`. */
-const FIELD_PATHS: ReadonlyMap<string, FieldPath> = new Map([
+/**
+ * Fields of the form, besides the file, with their paths in `createFileFields`: the name of a property, and of a member of the property's
+ * object; null if the property is a text.
+ */
+const FIELD_PATHS: ReadonlyMap<string, { readonly property: string; readonly member: string | null }> = new Map([
   ["purpose", { property: "purpose", member: null }],
   ["expires_after[anchor]", { property: "expires_after", member: "anchor" }],
   ["expires_after[seconds]", { property: "expires_after", member: "seconds" }],

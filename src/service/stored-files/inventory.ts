@@ -88,36 +88,13 @@ export async function* eachStoredFile(
       onDamagedRow(error);
       return [];
     });
-  const checkpoints = store.selectFrom("checkpoints").selectAll().orderBy("id").limit(pageRows);
-  for await (const rows of pages((after) => checkpoints.where("id", ">", after).execute(), "id")) {
-    const ids = rows.map(({ model_id: id }) => id);
-    const modelRows = await store.selectFrom("models").selectAll().where("id", "in", ids).execute();
-    const models = new Map(modelRows.map((model) => [model.id, model]));
-    for (const row of rows) {
-      const model = models.get(row.model_id);
-      // Without a model, the checkpoint was deleted with its model since the page was read.
-      if (model !== undefined) yield* await unlessDamaged(checkpointFiles(directory, row, model));
-    }
+  for await (const { checkpoint, model } of eachCheckpoint(store, pageRows)) {
+    yield* await unlessDamaged(checkpointFiles(directory, checkpoint, model));
   }
   const jobs = store.selectFrom("jobs").selectAll().orderBy("id").limit(pageRows);
   for await (const rows of pages((after) => jobs.where("id", ">", after).execute(), "id"))
     for (const row of rows) yield* await unlessDamaged(jobFiles(directory, row));
-  // Each content once: the first row with its digest, in the order of artifact and path.
-  const files = store
-    .selectFrom("artifact_files")
-    .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
-    .selectAll()
-    .where((where) => {
-      const earlier = sql<boolean>`(earlier.artifact_id, earlier.path) < (artifact_files.artifact_id, artifact_files.path)`;
-      const same = where.selectFrom("artifact_files as earlier").whereRef("earlier.sha256", "=", "artifact_files.sha256").where(earlier);
-      return where.not(where.exists(same.select("earlier.sha256")));
-    })
-    .orderBy("sha256")
-    .limit(pageRows);
-  for await (const rows of pages((after) => files.where("sha256", ">", after).execute(), "sha256")) {
-    for (const { sha256, size_bytes, path, ...artifact } of rows)
-      yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
-  }
+  yield* artifactContents(store, pageRows);
   const outcomes = store.selectFrom("rollout_tasks").selectAll().where("outcome_sha256", "is not", null).orderBy("id").limit(pageRows);
   for await (const rows of pages((after) => outcomes.where("id", ">", after).execute(), "id")) {
     for (const { id, outcome_sha256: sha256, outcome_bytes: bytes } of rows) {
@@ -129,6 +106,40 @@ export async function* eachStoredFile(
     for (const [file, digest] of Object.entries(digests)) {
       yield { path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` };
     }
+  }
+}
+
+/** Yields all checkpoints with their models, except for checkpoints deleted meanwhile. */
+async function* eachCheckpoint(store: Store, pageRows: number): AsyncGenerator<{ checkpoint: CheckpointRow; model: ModelRow }, void> {
+  const checkpoints = store.selectFrom("checkpoints").selectAll().orderBy("id").limit(pageRows);
+  for await (const rows of pages((after) => checkpoints.where("id", ">", after).execute(), "id")) {
+    const modelIds = rows.map(({ model_id: id }) => id);
+    const modelRows = await store.selectFrom("models").selectAll().where("id", "in", modelIds).execute();
+    const models = new Map(modelRows.map((model) => [model.id, model]));
+    for (const checkpoint of rows) {
+      const model = models.get(checkpoint.model_id);
+      // Without a model, the checkpoint was deleted with its model since the page was read.
+      if (model !== undefined) yield { checkpoint, model };
+    }
+  }
+}
+
+/** Yields each content of artifact files once: for the first row with its digest, in the order of artifact and path. */
+async function* artifactContents(store: Store, pageRows: number): AsyncGenerator<StoredFile, void> {
+  const contents = store
+    .selectFrom("artifact_files")
+    .innerJoin("artifacts", "artifacts.id", "artifact_files.artifact_id")
+    .selectAll()
+    .where((where) => {
+      const earlier = sql<boolean>`(earlier.artifact_id, earlier.path) < (artifact_files.artifact_id, artifact_files.path)`;
+      const same = where.selectFrom("artifact_files as earlier").whereRef("earlier.sha256", "=", "artifact_files.sha256").where(earlier);
+      return where.not(where.exists(same.select("earlier.sha256")));
+    })
+    .orderBy("sha256")
+    .limit(pageRows);
+  for await (const rows of pages((after) => contents.where("sha256", ">", after).execute(), "sha256")) {
+    for (const { sha256, size_bytes, path, ...artifact } of rows)
+      yield { path: storedBlob(sha256), digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` };
   }
 }
 
