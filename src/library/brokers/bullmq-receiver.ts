@@ -1,3 +1,4 @@
+/** Receiving side of the BullMQ broker: a worker takes jobs from the queue, renews their locks, and settles each of them. */
 import { randomUUID } from "node:crypto";
 import type { Job, Worker } from "bullmq";
 import { onceAborted } from "../../base/util/abort.ts";
@@ -20,7 +21,7 @@ export async function openReceiver(queue: RedisQueue, { lockSeconds }: OpenRecei
     drainDelay: HOLD_SECONDS,
     lockDuration: lockMs,
     stalledInterval: Math.max(1000, lockMs / 4),
-    // The service limits how often a rollout is leased.
+    // Stalled jobs are always delivered again: the service limits how often a rollout is leased.
     maxStalledCount: Number.MAX_SAFE_INTEGER,
   });
   return new BullmqReceiver(queue, worker, lockMs);
@@ -37,9 +38,11 @@ class BullmqReceiver implements RolloutReceiver {
   readonly #redis: RedisQueue;
   readonly #worker: Worker;
   readonly #lockMs: number;
+  /** Jobs that were received but not settled, whose locks are renewed. */
   readonly #locked = new Set<LockedJob>();
   /** Request for a job that outlived its call of {@link receive}; the next call continues to wait for it. Null for none. */
   #fetching: Promise<LockedJob | null> | null = null;
+  /** Error of the connection since Redis last answered; null for none. */
   #lastError: Error | null = null;
 
   constructor(redis: RedisQueue, worker: Worker, lockMs: number) {
@@ -48,6 +51,7 @@ class BullmqReceiver implements RolloutReceiver {
     this.#lockMs = lockMs;
     worker.on("error", (error) => (this.#lastError = error));
     worker.on("ready", () => (this.#lastError = null));
+    // BullMQ starts this timer only with `autorun`; it returns the jobs of workers that have died to the queue.
     worker.startStalledCheckTimer().catch((error: unknown) => (this.#lastError = error as Error));
   }
 
@@ -76,7 +80,7 @@ class BullmqReceiver implements RolloutReceiver {
     const close = async () => {
       const isConnected = this.#lastError === null;
       if (isConnected) await this.#abandonFetch();
-      // Without a connection, open commands would wait for one.
+      // Without a connection, closing by force does not wait for the commands in flight.
       await this.#worker.close(!isConnected);
     };
     await this.#command(close()).catch(() => undefined);
@@ -112,6 +116,7 @@ class BullmqReceiver implements RolloutReceiver {
     return null;
   }
 
+  /** Requests a job and locks it; null if Redis had none for {@link HOLD_SECONDS}. */
   async #fetch(): Promise<LockedJob | null> {
     const token = randomUUID();
     const job = (await this.#worker.getNextJob(token)) as Job | undefined;
@@ -131,7 +136,7 @@ class BullmqReceiver implements RolloutReceiver {
     }
   }
 
-  /** Reads a job. A job of another program fails, and null is returned. */
+  /** Reads a job. A job of another program is marked as failed, and null is returned. */
   async #read(locked: LockedJob): Promise<ReceivedRollout | null> {
     const { job, token } = locked;
     const message = rolloutMessageOf(job.data);
@@ -152,6 +157,7 @@ class BullmqReceiver implements RolloutReceiver {
     };
   }
 
+  /** Waits for a command with a time limit, see {@link awaitCommand}. */
   async #command<T>(command: Promise<T>): Promise<T> {
     return awaitCommand(this.#redis, command, () => this.#lastError);
   }
@@ -159,6 +165,6 @@ class BullmqReceiver implements RolloutReceiver {
 
 /** Ignores that the lock of a job has expired, after which another worker settles the job. @throws any other error. */
 function ignoreLostLock(error: unknown): void {
-  // BullMQ numbers the errors of a job's state.
+  // Only the errors of a job's state have a number as their code in BullMQ; errors of the connection have a string or none.
   if (typeof (error as { readonly code?: unknown }).code !== "number") throw error;
 }

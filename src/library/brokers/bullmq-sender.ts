@@ -1,3 +1,4 @@
+/** Sending side of the BullMQ broker: a training run adds a job per rollout, and removes the jobs that no worker has taken. */
 import type { Queue } from "bullmq";
 import type { RolloutMessage, RolloutSender } from "../environment/index.ts";
 import { awaitCommand, jobDataOf, jobIdOf, loadBullmq, type JobData, type RedisQueue } from "./redis-queue.ts";
@@ -5,7 +6,7 @@ import { awaitCommand, jobDataOf, jobIdOf, loadBullmq, type JobData, type RedisQ
 /** Max jobs of one command. */
 const MAX_JOBS = 500;
 
-/** Connects a process that adds jobs. @throws ConfigError `E_CONFIG` if BullMQ is not installed. */
+/** Connects to the queue to add jobs. @throws ConfigError `E_CONFIG` if BullMQ is not installed. */
 export async function openSender(queue: RedisQueue): Promise<RolloutSender> {
   const { Queue: BullmqQueue } = await loadBullmq();
   return new BullmqSender(queue, new BullmqQueue<JobData>(queue.name, { connection: queue.connection }));
@@ -15,6 +16,7 @@ export async function openSender(queue: RedisQueue): Promise<RolloutSender> {
 class BullmqSender implements RolloutSender {
   readonly #redis: RedisQueue;
   readonly #queue: Queue<JobData>;
+  /** Error of the connection since Redis last answered; null for none. */
   #lastError: Error | null = null;
 
   constructor(redis: RedisQueue, queue: Queue<JobData>) {
@@ -47,6 +49,7 @@ class BullmqSender implements RolloutSender {
     await this.#command(this.#queue.close()).catch(() => undefined);
   }
 
+  /** Waits for a command with a time limit, see {@link awaitCommand}. */
   async #command<T>(command: Promise<T>): Promise<T> {
     const answer = await awaitCommand(this.#redis, command, () => this.#lastError);
     this.#lastError = null;

@@ -1,3 +1,4 @@
+/** Broker that distributes rollouts with BullMQ on Redis: validates the address and the name of the queue, and connects on use. */
 import { ConfigError } from "../../base/errors.ts";
 import type { RolloutBroker } from "../environment/index.ts";
 import { openReceiver } from "./bullmq-receiver.ts";
@@ -42,15 +43,13 @@ export interface BullmqOptions {
 export function bullmq({ connection, queue: name = "whetstone" }: BullmqOptions): RolloutBroker {
   if (name === "" || name.includes(":"))
     throw new ConfigError(`Expected the name of a queue without colons, got ${JSON.stringify(name)}`, { param: "queue" });
-  const queue: RedisQueue = {
-    name,
-    connection: typeof connection === "string" ? { url: connection } : connection,
-    label: `Redis at ${typeof connection === "string" ? hostOf(connection) : `${String(connection["host"] ?? "its address")}`}`,
-  };
+  const isAddress = typeof connection === "string";
+  const host = isAddress ? hostOf(connection) : String(connection["host"] ?? "its address");
+  const queue: RedisQueue = { name, connection: isAddress ? { url: connection } : connection, label: `Redis at ${host}` };
   return { openSender: () => openSender(queue), openReceiver: (options) => openReceiver(queue, options) };
 }
 
-/** Returns host and port of an address, without its password. @throws ConfigError `E_CONFIG` for another address than one of Redis. */
+/** Returns host and port of an address, without its password. @throws ConfigError `E_CONFIG` if it is not an address of Redis. */
 function hostOf(address: string): string {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (url !== null && (url.protocol === "redis:" || url.protocol === "rediss:") && url.hostname !== "") return url.host;

@@ -9,7 +9,7 @@ import type { RolloutMessage } from "../environment/index.ts";
 const COMMAND_MS = 10_000;
 /** Milliseconds between two checks of the connection while a command waits. */
 const CHECK_MS = 100;
-/** Start of the messages of errors that a retry would get again: the server refuses the user or the command. */
+/** Start of the messages of errors that a retry cannot avoid: the server refuses the user or the command. */
 const REFUSED = /^(?:WRONGPASS|NOAUTH|NOPERM)\b/u;
 
 /** Queue of BullMQ on a Redis server. */
@@ -61,8 +61,8 @@ export function jobIdOf({ planId, group, index }: RolloutMessage): string {
 export function rolloutMessageOf(data: unknown): RolloutMessage | null {
   const read = jobData.safeParse(data);
   if (!read.success) return null;
-  const { plan_id: planId, environment_hash: environmentHash, ...rest } = read.data;
-  return { planId, environmentHash, ...rest };
+  const { plan_id: planId, group, index, environment, environment_hash: environmentHash } = read.data;
+  return { planId, group, index, environment, environmentHash };
 }
 
 /** Returns the error of a command that failed, or that Redis has not answered in time. */
@@ -72,7 +72,8 @@ export function connectionError({ label }: RedisQueue, cause: unknown): Connecti
 }
 
 /**
- * Waits for a command. BullMQ repeats commands until Redis answers, so the command may still take effect after the error.
+ * Waits for a command. BullMQ repeats commands until Redis answers, so the command may still take effect after the error. An error of the
+ * connection ends the wait only after {@link COMMAND_MS}, because BullMQ connects again; a refusal ends it at the next check.
  *
  * @param lastError - Returns the last error of the connection; null for none.
  * @throws ConnectionError `E_CONNECTION` if the command fails, the server refuses the user, or the command takes longer than 10 s.
