@@ -41,6 +41,7 @@ function lookupIn(exchanges: readonly RecordedExchange[]): ResponseLookup {
   };
 }
 
+/** Creates the error of a reference to a call that the rollout did not record. @param param - Field of the request with the reference. */
 function unknownReferenceError(param: string, expected: string, id: string): ArgumentError {
   return new ArgumentError(
     `\`${param}\`: expected ${expected} that this rollout recorded, got '${id}'. Start the conversation inside of the captured function`,

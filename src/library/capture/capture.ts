@@ -55,10 +55,10 @@ export interface Capture {
   /**
    * Returns {@link Capture.fetch} on top of another fetch, e.g. one with a proxy.
    *
-   * @param inner - Fetch that sends the requests.
+   * @param baseFetch - Fetch that sends the requests.
    * @returns Recording fetch.
    */
-  wrap(inner: Fetch): Fetch;
+  wrap(baseFetch: Fetch): Fetch;
   /**
    * Runs one rollout and returns its trajectory: every call to the policy made by `run` or by asynchronous work that `run` starts.
    *
@@ -104,8 +104,9 @@ export interface Capture {
 /** Recording of agents that are unaware of it: give `capture.fetch` to the agent's client and run the agent in `capture.trajectory`. */
 export const capture: Capture = { fetch: captureFetch(), wrap: captureFetch, trajectory: captureTrajectory, session: sessionTrajectory };
 
+/** Default of `settleTimeoutMs`. */
 const SETTLE_TIMEOUT_MS = 30_000;
-/** Delays of Node's timers are below this number of milliseconds. */
+/** Exclusive upper bound of the delays that Node's timers accept, in milliseconds. */
 const TIMER_LIMIT_MS = 2 ** 31;
 
 /** Implements `Capture.trajectory`. */
@@ -133,6 +134,7 @@ async function captureTrajectory(
   }
 }
 
+/** Returns the result of the captured function. @throws ArgumentError `E_ARGUMENT` if it is not an object. */
 function checkedResult(result: CaptureResult): CaptureResult {
   if (typeof result === "object" && result !== null) return result;
   throw new ArgumentError(`Expected the captured function to return \`{ reward }\`, got \`${String(result)}\``, { param: "run" });
@@ -158,6 +160,7 @@ function toTrajectory(
   return Trajectory.fromWire({ ...wire, ...toHistoryMembers(histories) });
 }
 
+/** Creates the error of a scope without a turn: the expected model, the models that were called, and the dropped calls. */
 function nothingCapturedError({ policy, logs, otherModels }: CaptureScope): ArgumentError {
   const expected = policy === undefined ? "a model address such as `entity/project/name:step7`" : `\`${policy.id}\``;
   const otherCalls = otherModels.length === 0 ? "no other sampling request was seen" : `seen were calls to ${otherModels.join(", ")}`;

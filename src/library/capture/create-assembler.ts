@@ -1,4 +1,4 @@
-/** Creation of the assembler for the answer to a request. */
+/** Choice of the assembler for a streamed answer, by the API dialect of its request. */
 import { HttpError } from "../client/index.ts";
 import { toChunk } from "../client/sse.ts";
 import type { DialectName, Members } from "../../dialects/index.ts";
@@ -32,6 +32,7 @@ function promptsIn(prompt: unknown): number {
   return Array.isArray(prompt) && typeof prompt[0] !== "number" ? prompt.length : 1;
 }
 
+/** Creates the assembler of chat completions with `n` choices. */
 function chatAssembler(n: number): AnswerAssembler {
   const chunks = new CompletionAssembler();
   return {

@@ -1,4 +1,4 @@
-/** Fetch that records calls to the policy. */
+/** Fetch that records calls to the policy: reads the request, adds the fields that training needs, sends it, and copies the response. */
 import { HttpError } from "../client/index.ts";
 import type { RecordedAnswer } from "../../dialects/index.ts";
 import { deferred } from "../../base/util/deferred.ts";
@@ -12,28 +12,28 @@ type FetchInput = Parameters<Fetch>[0];
 type FetchInit = NonNullable<Parameters<Fetch>[1]>;
 
 /**
- * Creates a fetch that sends all requests through `inner` and records the calls to the policy while a capture scope runs. Outside a scope,
- * and for every other request, it is `inner`.
+ * Creates a fetch that sends all requests through `baseFetch` and records the calls to the policy while a capture scope runs. Outside a scope,
+ * and for every other request, it is `baseFetch`.
  *
- * @param inner - Fetch that sends the requests. @default globalThis.fetch, looked up at each call
+ * @param baseFetch - Fetch that sends the requests. @default globalThis.fetch, looked up at each call
  * @returns Recording fetch.
  */
-export function captureFetch(inner?: Fetch): Fetch {
+export function captureFetch(baseFetch?: Fetch): Fetch {
   return async (input, init) => {
-    const send = inner ?? globalThis.fetch;
+    const send = baseFetch ?? globalThis.fetch;
     const scope = scopes.getStore();
     if (scope === undefined || scope.isClosed) return send(input, init);
     const order = scope.nextOrder();
-    const reading = readCall(input, init);
+    const parsing = readCall(input, init);
     // Registered at once, because an agent may return while its call is pending.
-    scope.hold(reading.then(nothing, nothing));
-    const call = await reading;
+    scope.hold(parsing.then(ignore, ignore));
+    const call = await parsing;
     // Runs outside the scope, so that an outer capturing fetch does not record the call again.
     return scopes.run(undefined, () => record(scope, order, call, { send, input, init }));
   };
 }
 
-function nothing(): void {}
+function ignore(): void {}
 
 /** Arguments of a call of the recording fetch, and the fetch that sends it. */
 interface Sending {
@@ -42,7 +42,12 @@ interface Sending {
   readonly init: FetchInit | undefined;
 }
 
-/** Sends a request and records it if it belongs to the scope. */
+/**
+ * Sends a request and records it if it belongs to the scope.
+ *
+ * @param order - Number of the request in its rollout, in start order.
+ * @param call - Parsed request; null if it does not sample.
+ */
 async function record(scope: CaptureScope, order: number, call: SamplingCall | null, sending: Sending): Promise<Response> {
   const { send, input, init } = sending;
   const signal = joinedSignal(scope.signal, init?.signal ?? (input instanceof Request ? input.signal : undefined));
@@ -51,7 +56,8 @@ async function record(scope: CaptureScope, order: number, call: SamplingCall | n
   const answer = deferred<RecordedAnswer>();
   void scope.track(order, sent, answer.promise);
   try {
-    return watchedResponse(await send(...withBody(input, { ...init, ...signal }, JSON.stringify(sent.body))), sent, answer);
+    const response = await send(...withBody(input, { ...init, ...signal }, JSON.stringify(sent.body)));
+    return watchedResponse(response, sent, answer);
   } catch (error) {
     answer.reject(error);
     throw error;
@@ -70,10 +76,10 @@ function watchedResponse(response: Response, call: SamplingCall, answer: ReturnT
   return passedOn;
 }
 
-/** Returns the option `signal` of a request that aborts with the scope's signal and with the request's own. */
-function joinedSignal(scope: AbortSignal | undefined, own: AbortSignal | null | undefined): { readonly signal?: AbortSignal } {
-  if (scope === undefined) return own ? { signal: own } : {};
-  return { signal: own ? AbortSignal.any([scope, own]) : scope };
+/** Returns the option `signal` of a request that aborts with either of the signals; no option without signals. */
+function joinedSignal(ofScope: AbortSignal | undefined, ofRequest: AbortSignal | null | undefined): { readonly signal?: AbortSignal } {
+  if (ofScope === undefined) return ofRequest ? { signal: ofRequest } : {};
+  return { signal: ofRequest ? AbortSignal.any([ofScope, ofRequest]) : ofScope };
 }
 
 /** Parses a request that samples; null for other requests. The request can still be sent afterwards. */
@@ -86,6 +92,7 @@ async function readCall(input: FetchInput, init: FetchInit | undefined): Promise
   return text === null ? null : readSamplingCall(dialect, url, text);
 }
 
+/** Returns the body of a request as text; null for no body, and for kinds of bodies that are not read. */
 async function readText(body: NonNullable<FetchInit["body"]> | Request | null): Promise<string | null> {
   if (typeof body === "string") return body;
   if (body instanceof Request) return body.clone().text();

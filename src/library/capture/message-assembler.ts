@@ -3,13 +3,13 @@ import { z } from "zod";
 import { ProtocolError } from "../client/index.ts";
 import type { AnswerAssembler } from "./answer-assembler.ts";
 
-const members = z.record(z.string(), z.unknown());
+const jsonObject = z.record(z.string(), z.unknown());
 const index = z.int().min(0);
 
 /** Schema of the events that contain parts of the message. Events of other types, such as `ping`, are ignored. */
 const messageEvent = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("message_start"), message: members }),
-  z.object({ type: z.literal("content_block_start"), index, content_block: members }),
+  z.object({ type: z.literal("message_start"), message: jsonObject }),
+  z.object({ type: z.literal("content_block_start"), index, content_block: jsonObject }),
   z.object({
     type: z.literal("content_block_delta"),
     index,
@@ -20,18 +20,20 @@ const messageEvent = z.discriminatedUnion("type", [
       partial_json: z.string().optional(),
     }),
   }),
-  z.looseObject({ type: z.literal("message_delta"), delta: members }),
+  z.looseObject({ type: z.literal("message_delta"), delta: jsonObject }),
   z.object({ type: z.literal("message_stop") }),
 ]);
 /** Types of {@link messageEvent}. */
-const TYPES: ReadonlySet<unknown> = new Set(messageEvent.options.flatMap(({ shape }) => [...shape.type.values]));
+const EVENT_TYPES: ReadonlySet<unknown> = new Set(messageEvent.options.flatMap(({ shape }) => [...shape.type.values]));
 
 /** Members of a delta that are appended to the member of the same name in its block. */
 const TEXT_MEMBERS = ["text", "thinking", "signature"] as const;
 
 /** Assembler of one message. The `input` of a tool call becomes JSON text, because its deltas are pieces of JSON. */
 export class MessageAssembler implements AnswerAssembler {
+  /** Members of the message except its content; null until an event has some. */
   #message: Record<string, unknown> | null = null;
+  /** Content blocks by the index in their events. */
   readonly #blocks: Record<string, unknown>[] = [];
   #isComplete = false;
 
@@ -40,7 +42,7 @@ export class MessageAssembler implements AnswerAssembler {
   }
 
   push(value: unknown): void {
-    if (!TYPES.has((value as { readonly type?: unknown } | null)?.type)) return;
+    if (!EVENT_TYPES.has((value as { readonly type?: unknown } | null)?.type)) return;
     const { success, data: event, error } = messageEvent.safeParse(value);
     if (!success) throw new ProtocolError(`Expected an event of a message: ${z.prettifyError(error)}`);
     switch (event.type) {
@@ -54,8 +56,9 @@ export class MessageAssembler implements AnswerAssembler {
         this.#append(event.index, event.delta);
         return;
       case "message_delta": {
-        const { type: _, delta, ...more } = event;
-        Object.assign((this.#message ??= {}), delta, more);
+        // Further members of the event, such as `usage`, are members of the message, too.
+        const { type: _, delta, ...furtherMembers } = event;
+        this.#message = { ...this.#message, ...delta, ...furtherMembers };
         this.#isComplete ||= typeof delta["stop_reason"] === "string";
         return;
       }

@@ -60,7 +60,7 @@ interface Message {
  * State of an observed request. Both sources of its bodies are kept: undici's channels, and the request's handler for versions without such
  * channels. A version with channels reports every chunk twice; the channels then count.
  */
-interface Watched {
+interface ObservedRequest {
   readonly scope: CaptureScope;
   /** Number of the request in its rollout, in start order. */
   readonly order: number;
@@ -86,7 +86,7 @@ const decoders: Readonly<Record<string, (bytes: Buffer) => Promise<Buffer>>> = {
 };
 
 /** Observed requests that have not ended. */
-const watched = new WeakMap<UndiciRequest, Watched>();
+const observedRequests = new WeakMap<UndiciRequest, ObservedRequest>();
 /** Recordings that have not been stopped. */
 const recordings = new Set<PassiveCapture>();
 
@@ -129,27 +129,29 @@ export function captureAll(): PassiveCapture {
   return recording;
 }
 
-/** Listeners by the name of their channel, `undici:request:<name>`. */
+/** Listeners by the name of their channel, `undici:request:<name>`. A request causes `create`, then its chunks, then `trailers` or `error`. */
 const listeners: Readonly<Record<string, (message: Message) => void>> = {
   create: onCreate,
-  bodyChunkSent: ({ request, chunk }) => append(watched.get(request)?.sent.channel, chunk),
-  bodyChunkReceived: ({ request, chunk }) => append(watched.get(request)?.received.channel, chunk),
+  bodyChunkSent: ({ request, chunk }) => append(observedRequests.get(request)?.sent.channel, chunk),
+  bodyChunkReceived: ({ request, chunk }) => append(observedRequests.get(request)?.received.channel, chunk),
   headers: ({ request, response }) => {
-    const state = watched.get(request);
+    const state = observedRequests.get(request);
     if (state !== undefined) state.response = response ?? null;
   },
-  trailers: ({ request }) => watched.get(request)?.end(null),
-  error: ({ request, error }) => watched.get(request)?.end(error ?? new ConnectionError("The request failed")),
+  trailers: ({ request }) => observedRequests.get(request)?.end(null),
+  error: ({ request, error }) => observedRequests.get(request)?.end(error ?? new ConnectionError("The request failed")),
 };
 const channels = Object.entries(listeners).map(([name, listener]) => ({
   source: channel(`undici:request:${name}`),
   listener: listener as ChannelListener,
 }));
 
+/** Subscribes to all channels, or unsubscribes from them. */
 function listen(verb: "subscribe" | "unsubscribe"): void {
   for (const { source, listener } of channels) source[verb](listener);
 }
 
+/** Adds a chunk to a list; does nothing for a request that is not observed. */
 function append(chunks: Buffer[] | undefined, chunk: Uint8Array | string | undefined): void {
   // Copied because the owner of the buffer may transfer or reuse it.
   if (chunk !== undefined) chunks?.push(Buffer.from(chunk as Uint8Array));
@@ -164,7 +166,7 @@ function onCreate({ request }: Message): void {
   if (dialect === undefined) return;
   const order = scope.nextOrder();
   const end = new Promise<unknown>((resolve) => {
-    const state: Watched = {
+    const state: ObservedRequest = {
       scope,
       order,
       dialect,
@@ -174,42 +176,41 @@ function onCreate({ request }: Message): void {
       response: null,
       end: resolve,
     };
-    watched.set(request, state);
+    observedRequests.set(request, state);
     watchHandler(request, {
       onSent: (chunk) => append(state.sent.handler, chunk),
       onReceived: (chunk) => append(state.received.handler, chunk),
     });
   });
-  scope.hold(end.then((error) => finish(request, error)));
+  scope.hold(end.then((error) => recordEnded(request, error)));
 }
 
 /** Records an ended request if it was a call to the policy. Only the complete sent body names the model. */
-async function finish(request: UndiciRequest, error: unknown): Promise<void> {
-  const state = watched.get(request);
+async function recordEnded(request: UndiciRequest, error: unknown): Promise<void> {
+  const state = observedRequests.get(request);
   if (state === undefined) return;
-  watched.delete(request);
+  observedRequests.delete(request);
   const { scope, order, dialect, url } = state;
-  const call = readSamplingCall(dialect, url, whole(state.sent).toString("utf8"));
+  const call = readSamplingCall(dialect, url, bodyOf(state.sent).toString("utf8"));
   if (call === null || !scope.accepts(call)) return;
-  const [missing] = missingKwargs(call, scope.chatTemplateKwargs);
-  if (missing === undefined) await scope.track(order, call, receivedAnswer(state, error, call));
-  else
-    scope.drop(
-      call.model,
-      `\`chatTemplateKwargs\` sets \`${missing}\`, which cannot be added to a call that is only observed; use \`capture.fetch\`, or let the client set it`,
-    );
+  const [missingName] = missingKwargs(call, scope.chatTemplateKwargs);
+  if (missingName === undefined) return scope.track(order, call, receivedAnswer(state, error, call));
+  scope.drop(
+    call.model,
+    `\`chatTemplateKwargs\` sets \`${missingName}\`, which cannot be added to a call that is only observed; use \`capture.fetch\`, or let the client set it`,
+  );
 }
 
 /** Parses the answer of an ended request. @param error - Error of the request; null after a complete response. */
-async function receivedAnswer({ response, received }: Watched, error: unknown, call: SamplingCall): Promise<RecordedAnswer> {
+async function receivedAnswer({ response, received }: ObservedRequest, error: unknown, call: SamplingCall): Promise<RecordedAnswer> {
   if (response !== null && (response.statusCode < 200 || response.statusCode > 299)) {
     throw new HttpError(`The service answered ${response.statusCode}`, { status: response.statusCode });
   }
-  const type = header(response, "content-type");
+  const type = headerOf(response, "content-type");
   // A stream abandoned after its choices have ended is complete; any other truncated response is not.
   if (response === null || (error !== null && !isEventStream(type))) throw error ?? new ConnectionError("There was no answer");
-  const bytes = await decode(whole(received), header(response, "content-encoding"));
-  return readAnswer(isEventStream(type), single(bytes), call);
+  const bytes = await decode(bodyOf(received), headerOf(response, "content-encoding"));
+  return readAnswer(isEventStream(type), onceIterable(bytes), call);
 }
 
 /** Decodes a body. @param encodings - Value of `content-encoding`; null for none. */
@@ -229,17 +230,18 @@ async function decode(bytes: Buffer, encodings: string | null): Promise<Buffer> 
   return plain;
 }
 
-async function* single(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+/** Returns an iterable of one chunk, the form that `readAnswer` expects. */
+async function* onceIterable(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   yield await Promise.resolve(bytes);
 }
 
 /** Returns a body: the chunks of the channel, or without any the chunks of the handler. */
-function whole({ channel: chunks, handler }: Watched["sent"]): Buffer {
+function bodyOf({ channel: chunks, handler }: ObservedRequest["sent"]): Buffer {
   return Buffer.concat(chunks.length > 0 ? chunks : handler);
 }
 
 /** Returns a header of undici's list, in which names and values alternate; null if it is absent. */
-function header(response: Watched["response"], name: string): string | null {
+function headerOf(response: ObservedRequest["response"], name: string): string | null {
   const fields = (response?.headers ?? []).map((part) => Buffer.from(part as Uint8Array).toString("latin1"));
   for (let index = 0; index + 1 < fields.length; index += 2) if (fields[index]?.toLowerCase() === name) return fields[index + 1] ?? null;
   return null;

@@ -51,9 +51,10 @@ export interface EndedProcess {
 }
 
 /** Variables of this process that an agent does not inherit: it samples with the key of its session. */
-const WITHHELD = ["WHETSTONE_API_KEY"];
-/** Name endings of variables with secret values, which are redacted in the outputs. */
-const SECRET_NAME = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
+const WITHHELD_VARIABLES = ["WHETSTONE_API_KEY"];
+/** Names of variables with secret values, which are redacted in the outputs. */
+const SECRET_VARIABLE = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
+/** Default of `maxOutput`, in characters. */
 const DEFAULT_MAX_OUTPUT = 65_536;
 /** Time between SIGTERM and SIGKILL for a process tree, and max time between the end of a program and the end of its outputs, in milliseconds. */
 const GRACE_MS = 2000;
@@ -99,8 +100,8 @@ export async function runAgentProcess(
   const scratch = await mkdtemp(join(tmpdir(), "whetstone-agent-"));
   const rewardFile = join(scratch, "reward.json");
   const env: NodeJS.ProcessEnv = { ...process.env, ...sessionVariables(session), WHETSTONE_REWARD_FILE: rewardFile, ...agent.env };
-  for (const name of WITHHELD) delete env[name];
-  const secrets = Object.entries(env).flatMap(([name, value]) => (SECRET_NAME.test(name) ? [value] : []));
+  for (const name of WITHHELD_VARIABLES) delete env[name];
+  const secrets = Object.entries(env).flatMap(([name, value]) => (SECRET_VARIABLE.test(name) ? [value] : []));
   const redact = createRedactor(secrets);
   try {
     signal.throwIfAborted();
@@ -116,7 +117,7 @@ export async function runAgentProcess(
     }
     // A program that ends without reading its input closes the pipe.
     child.stdin.on("error", () => {}).end(agent.input ?? "");
-    const [exitCode, endSignal] = await endOf(child, program, signal);
+    const [exitCode, endSignal] = await waitForEnd(child, program, signal);
     const lastOutput = (text: string) => redact(text).slice(-maxOutput);
     const ended = { exitCode, signal: endSignal, stdout: lastOutput(outputs.stdout), stderr: lastOutput(outputs.stderr) };
     return { ended, score: await scoreOf(reward, ended, rewardFile) };
@@ -131,16 +132,16 @@ export async function runAgentProcess(
  *
  * @returns Exit code and signal of the process; one of them is null.
  */
-async function endOf(
+async function waitForEnd(
   child: ChildProcessWithoutNullStreams,
   program: string,
   signal: AbortSignal,
 ): Promise<[number | null, NodeJS.Signals | null]> {
-  let forced: NodeJS.Timeout | undefined;
-  let grace: NodeJS.Timeout | undefined;
+  let killTimer: NodeJS.Timeout | undefined;
+  let outputTimer: NodeJS.Timeout | undefined;
   const stop = () => {
     endTree(child, "SIGTERM");
-    forced = setTimeout(() => endTree(child, "SIGKILL"), GRACE_MS);
+    killTimer = setTimeout(() => endTree(child, "SIGKILL"), GRACE_MS);
   };
   signal.addEventListener("abort", stop, { once: true });
   const outputsEnd = deferred<void>();
@@ -148,7 +149,7 @@ async function endOf(
   try {
     const ended = (await once(child, "exit")) as [number | null, NodeJS.Signals | null];
     signal.throwIfAborted();
-    grace = setTimeout(() => outputsEnd.resolve(), GRACE_MS);
+    outputTimer = setTimeout(() => outputsEnd.resolve(), GRACE_MS);
     await abortable(outputsEnd.promise, signal);
     return ended;
   } catch (cause) {
@@ -157,8 +158,8 @@ async function endOf(
     throw new AgentProcessError(message, { cause, param: "command" });
   } finally {
     signal.removeEventListener("abort", stop);
-    clearTimeout(forced);
-    clearTimeout(grace);
+    clearTimeout(killTimer);
+    clearTimeout(outputTimer);
     endTree(child, "SIGKILL");
     // A process outside of the tree would keep the pipes, and with them this process, open.
     child.stdout.destroy();
@@ -190,6 +191,7 @@ async function scoreOf(reward: NonNullable<AgentProcess["reward"]>, ended: Ended
   return typeof score === "number" ? { reward: score } : score;
 }
 
+/** Reads the score that the agent wrote to `file`. @throws AgentProcessError `E_AGENT_PROCESS` if there is none. */
 async function readScore(file: string, ended: EndedProcess): Promise<SessionScore> {
   const scoreError = (found: string) =>
     new AgentProcessError(

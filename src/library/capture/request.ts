@@ -1,4 +1,4 @@
-/** Recognition of sampling requests, and the fields that training needs in them. */
+/** Recognition of sampling requests by path and body, and the fields that training adds to them, for each API dialect. */
 import type { DialectName, Members } from "../../dialects/index.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
 import { parseJson } from "../../base/util/values.ts";
@@ -49,6 +49,7 @@ export function recordedBody(call: SamplingCall, { chatTemplateKwargs, tokens }:
   return tokens ? withTokens({ ...call, body }) : body;
 }
 
+/** Adds the template variables that the request does not set. */
 function withKwargs({ dialect, body }: SamplingCall, chatTemplateKwargs: Readonly<JsonObject>): Members {
   if (dialect === "completions" || dialect === "generate") return body;
   const requestKwargs = body["chat_template_kwargs"] ?? {};
@@ -66,7 +67,7 @@ function withTokens({ dialect, body }: SamplingCall): Members {
       return { ...body, logprobs: body["logprobs"] ?? 0, return_token_ids: true };
     }
     case "generate": {
-      const { logprobs = 0, ...sampling } = (body["sampling_params"] ?? {}) as Members;
+      const { logprobs, ...sampling } = (body["sampling_params"] ?? {}) as Members;
       return { ...body, sampling_params: { ...sampling, logprobs: logprobs ?? 0 } };
     }
     default:

@@ -110,6 +110,7 @@ export async function readAnswer(isStream: boolean, bytes: AsyncIterable<Uint8Ar
   return parseAnswer(call.dialect, answer);
 }
 
+/** Decodes a whole body. */
 async function readText(bytes: AsyncIterable<Uint8Array>): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
@@ -117,6 +118,7 @@ async function readText(bytes: AsyncIterable<Uint8Array>): Promise<string> {
   return text + decoder.decode();
 }
 
+/** Parses JSON. @throws ProtocolError `E_PROTOCOL` for any other text. */
 function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -125,6 +127,7 @@ function parseJson(text: string): unknown {
   }
 }
 
+/** Validates an answer with the schema of its dialect. @throws ProtocolError `E_PROTOCOL` for an invalid one, and for one without choices. */
 function parseAnswer(dialect: DialectName, value: unknown): RecordedAnswer {
   const result = parseWith<z.ZodType<RecordedAnswer>>(ANSWERS[dialect], value, [], "the answer");
   if ("mismatch" in result) throw new ProtocolError(`Expected an answer of the API \`${dialect}\`: ${result.mismatch.text}`);

@@ -1,4 +1,7 @@
-/** State recorded during one rollout, and the rule that selects its calls. */
+/**
+ * State recorded during one rollout, and the rule that selects its calls. The scope is filled by `fetch.ts` and `passive.ts`, and read by
+ * `capture.ts` when the rollout has ended.
+ */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { HttpError } from "../client/index.ts";
 import type { Exchange, RecordedAnswer } from "../../dialects/index.ts";
@@ -148,10 +151,9 @@ export class CaptureScope {
   async settle(timeoutMs: number): Promise<void> {
     const timer = new AbortController();
     const stop = this.signal === undefined ? timer.signal : AbortSignal.any([timer.signal, this.signal]);
-    const timeUp = delay(timeoutMs, { signal: stop }).then(
-      () => true,
-      () => true,
-    );
+    const endWait = () => true;
+    // An abort of the scope ends the wait as the timeout does.
+    const timeUp = delay(timeoutMs, { signal: stop }).then(endWait, endWait);
     try {
       // The end of one call may start another, so repeat until no call is pending.
       while (this.#pending.size > 0) {
@@ -168,7 +170,7 @@ export class CaptureScope {
       );
   }
 
-  /** Ends recording. */
+  /** Ends recording: requests that complete later are not recorded. */
   close(): void {
     this.#isClosed = true;
   }

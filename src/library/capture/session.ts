@@ -21,19 +21,19 @@ export async function sessionTrajectory(
   { run, signal, timeoutMs, ...fields }: SessionRolloutOptions,
 ): Promise<Trajectory> {
   const { sessions } = service;
-  const limits = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)].filter((each) => each !== undefined);
+  const timeout = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
+  /** Aborted when the rollout has ended, so that no request to the session remains. */
   const finished = new AbortController();
-  const stop = AbortSignal.any([finished.signal, ...limits]);
+  const stop = AbortSignal.any([finished.signal, signal, timeout].filter((each) => each !== undefined));
   stop.throwIfAborted();
   const session = await sessions.create({ ...fields, signal: stop });
   try {
     const sessionEnd = sessions.wait(session.id, { signal: stop });
     // Without a listener, its rejection after an error of `run` would end the process.
     sessionEnd.catch(() => {});
-    const scored = Promise.resolve(run(session, { signal: stop })).then((score) =>
-      score === undefined || typeof score !== "object" ? sessionEnd : sessions.finish(session.id, score, { signal: stop }),
-    );
-    const { reward, status } = await scored;
+    const score = await run(session, { signal: stop });
+    const isScored = score !== undefined && typeof score === "object";
+    const { reward, status } = await (isScored ? sessions.finish(session.id, score, { signal: stop }) : sessionEnd);
     if (reward === null) throw noRewardError(session, status);
     return Trajectory.fromJSON(await sessions.trajectory(session.id, { signal: stop }));
   } finally {
@@ -43,6 +43,7 @@ export async function sessionTrajectory(
   }
 }
 
+/** Creates the error of a session that ended without a reward. */
 function noRewardError({ id }: SessionInfo, status: SessionInfo["status"]): ArgumentError {
   const why = status === "timed_out" ? "its time was over before the agent finished it" : "the agent finished it without a reward";
   return new ArgumentError(

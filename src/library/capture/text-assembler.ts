@@ -3,7 +3,7 @@ import { z } from "zod";
 import { ProtocolError } from "../client/index.ts";
 import type { AnswerAssembler } from "./answer-assembler.ts";
 
-const ids = z.array(z.int()).nullish();
+const tokenIds = z.array(z.int()).nullish();
 
 /** Schema of a chunk; the last chunk of a choice has a `finish_reason`. */
 const chunk = z.looseObject({
@@ -15,8 +15,8 @@ const chunk = z.looseObject({
       text: z.string(),
       finish_reason: z.string().nullish(),
       stop_reason: z.union([z.number(), z.string()]).nullish(),
-      prompt_token_ids: ids,
-      token_ids: ids,
+      prompt_token_ids: tokenIds,
+      token_ids: tokenIds,
       logprobs: z.looseObject({ tokens: z.array(z.string()), token_logprobs: z.array(z.number().nullable()) }).nullish(),
     }),
   ),
@@ -35,18 +35,19 @@ interface PartialChoice {
 
 /** Assembler of one text completion. */
 export class TextAssembler implements AnswerAssembler {
-  readonly #count: number;
+  readonly #choiceCount: number;
   /** Choices by their index. */
   readonly #choices = new Map<number, PartialChoice>();
+  /** Members of the answer that every chunk repeats; null before the first chunk. */
   #head: { readonly id: string; readonly model: string } | null = null;
 
-  /** @param count - Number of choices of all prompts together. */
-  constructor(count: number) {
-    this.#count = count;
+  /** @param choiceCount - Number of choices of all prompts together. */
+  constructor(choiceCount: number) {
+    this.#choiceCount = choiceCount;
   }
 
   get isComplete(): boolean {
-    return this.#choices.size >= this.#count && [...this.#choices.values()].every((choice) => choice.finish_reason !== null);
+    return this.#choices.size >= this.#choiceCount && [...this.#choices.values()].every((choice) => choice.finish_reason !== null);
   }
 
   push(value: unknown): void {
@@ -69,13 +70,14 @@ export class TextAssembler implements AnswerAssembler {
     }
   }
 
+  /** Returns the choice at `index`, which is added if it is new. */
   #choice(index: number): PartialChoice {
-    let choice = this.#choices.get(index);
-    if (choice === undefined) {
-      const empty = { finish_reason: null, stop_reason: null, prompt_token_ids: null, token_ids: null, logprobs: null };
-      this.#choices.set(index, (choice = { index, text: "", ...empty }));
-    }
-    return choice;
+    const known = this.#choices.get(index);
+    if (known !== undefined) return known;
+    const absent = { finish_reason: null, stop_reason: null, prompt_token_ids: null, token_ids: null, logprobs: null };
+    const added: PartialChoice = { index, text: "", ...absent };
+    this.#choices.set(index, added);
+    return added;
   }
 
   toAnswer(): unknown {

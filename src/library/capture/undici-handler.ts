@@ -11,7 +11,7 @@ export interface BodyListener {
 
 type Method = (this: unknown, chunk: Uint8Array) => unknown;
 
-/** Observes the handler of a request from `undici:request:create`; does nothing if no handler is found. */
+/** Observes the handler of a request from the channel `undici:request:create`; does nothing if no handler is found. */
 export function watchHandler(request: object, { onSent, onReceived }: BodyListener): void {
   const key = Object.getOwnPropertySymbols(request).find((symbol) => symbol.description === "handler");
   const handler: unknown = key === undefined ? undefined : Reflect.get(request, key);
