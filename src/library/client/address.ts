@@ -1,3 +1,4 @@
+/** Validation of the address of a service and of counts, for the options of `connect`. */
 import { ConfigError } from "../../base/errors.ts";
 import { refuse } from "../../base/util/values.ts";
 

@@ -20,8 +20,8 @@ export interface CreateOptions extends CallOptions {
 }
 
 /**
- * Optional routes and headers that the connected service supports. A property is undefined until an answer shows whether it does; the
- * resources then set it.
+ * Optional routes and headers that the connected service may support. A property is undefined until a response shows whether the service has
+ * the feature; the resource that received the response then sets it.
  */
 export interface ServiceFeatures {
   /** Whether the service has the events route of a job. */
@@ -30,7 +30,7 @@ export interface ServiceFeatures {
   idempotencyKeys: boolean | undefined;
 }
 
-/** Connection shared by all resources: transport, addresses and detected extensions. */
+/** Connection shared by all resources: transport, addresses and detected features. */
 export interface Api {
   readonly transport: Transport;
   /** Base URL without `/v1` and without a trailing slash. */
@@ -39,7 +39,7 @@ export interface Api {
   readonly inferenceUrl: string;
   readonly features: ServiceFeatures;
   /**
-   * Returns the name of a base model for the service: with absolute paths if the service runs on this machine.
+   * Returns the name by which the service finds a base model: a relative path becomes absolute if the service runs on this machine.
    *
    * @throws ArgumentError `E_ARGUMENT` for a malformed name, and for a relative path on another machine.
    */
@@ -52,27 +52,32 @@ export interface Api {
  */
 export const LONG_CALL_MS = 20 * 60_000;
 
+/** Properties of a request that creates a resource. */
+interface CreateRequest {
+  readonly idempotencyKey: string;
+  /** Whether a repetition does no harm, for example because names are unique or because a second resource stays empty. */
+  readonly isRepeatable: boolean;
+}
+
 /**
  * Sends a POST that creates a resource, with an `Idempotency-Key`.
  *
  * A failure without a response leaves open whether the service created the resource. The request is then repeated only if `isRepeatable`, or
  * if the service is known to honor the key; else the repetition could create a second resource. A request that was certainly not sent is
  * always repeated.
- *
- * @param isRepeatable - Whether the service itself prevents a second resource, for example because names are unique.
  */
 export function callCreate(
   api: Api,
   path: string,
-  options: RequestOptions & { readonly idempotencyKey: string },
-  isRepeatable: boolean,
+  { idempotencyKey, isRepeatable, ...options }: CreateRequest & RequestOptions,
 ): Promise<unknown> {
   const { features } = api;
   return callJson(api, "POST", path, {
     ...options,
+    idempotencyKey,
     retry: isRepeatable || features.idempotencyKeys === true ? "idempotent" : "unsent",
     onHeaders: (headers) => {
-      if (headers["idempotency-key"] === options.idempotencyKey) features.idempotencyKeys = true;
+      if (headers["idempotency-key"] === idempotencyKey) features.idempotencyKeys = true;
     },
   });
 }

@@ -1,3 +1,4 @@
+/** The `artifacts` resource of the client: versioned sets of files that are uploaded, committed and downloaded. */
 import { randomUUID } from "node:crypto";
 import {
   artifactFile,
@@ -162,15 +163,14 @@ export interface Artifacts {
 
 /** Creates the `artifacts` resource of a connection. */
 export function artifactsResource(api: Api): Artifacts {
-  /** Returns the route of a version. */
-  const root = (artifactId: string) => `/v1/preview/artifacts/${encodeURIComponent(artifactId)}`;
+  const versionRoute = (artifactId: string) => `/v1/preview/artifacts/${encodeURIComponent(artifactId)}`;
   /** Returns the route of a file. @throws ArgumentError `E_ARGUMENT` if `path` is not a relative path inside the artifact. */
-  const file = (artifactId: string, path: string) => {
+  const fileRoute = (artifactId: string, path: string) => {
     const result = artifactPath.safeParse(path);
     if (!result.success) throw new ArgumentError(`Path \`${path}\` ${result.error.issues[0]?.message ?? "is invalid"}`, { param: "path" });
-    return `${root(artifactId)}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
+    return `${versionRoute(artifactId)}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
   };
-  const version = (answer: unknown): ArtifactVersion => {
+  const toVersion = (answer: unknown): ArtifactVersion => {
     const { files, ...facts } = parseFields(artifactVersion, answer, "artifact version");
     return { ...facts, files: files.map((each) => fromWire(artifactFile, each)) };
   };
@@ -178,31 +178,26 @@ export function artifactsResource(api: Api): Artifacts {
     create: async ({ project, name, entity, metadata, idempotencyKey = randomUUID(), ...options }) => {
       const json = toWire(createArtifactRequest, { project, name, entity, metadata });
       // Safe to repeat: at worst, a second version stays open and empty, which nothing can use.
-      return version(await callCreate(api, "/v1/preview/artifacts", { ...options, json, idempotencyKey }, true));
+      return toVersion(await callCreate(api, "/v1/preview/artifacts", { ...options, json, idempotencyKey, isRepeatable: true }));
     },
     putFile: async (artifactId, path, body, options = {}) => {
       const headers = { "content-type": "application/octet-stream" };
-      await callJson(api, "PUT", file(artifactId, path), { ...options, body, headers, headersTimeoutMs: LONG_CALL_MS });
+      await callJson(api, "PUT", fileRoute(artifactId, path), { ...options, body, headers, headersTimeoutMs: LONG_CALL_MS });
     },
-    commit: async (artifactId, options = {}) =>
-      version(
-        await callJson(api, "POST", `${root(artifactId)}/commit`, { ...options, retry: "idempotent", headersTimeoutMs: LONG_CALL_MS }),
-      ),
+    commit: async (artifactId, options = {}) => {
+      const request = { ...options, retry: "idempotent", headersTimeoutMs: LONG_CALL_MS } as const;
+      return toVersion(await callJson(api, "POST", `${versionRoute(artifactId)}/commit`, request));
+    },
     async list({ entity, project, name, state, ...options } = {}) {
-      const query = { entity, project, name, state };
-      return (await allPages(api, "/v1/preview/artifacts", artifactList, query, "artifacts", options)).map((each) =>
-        fromWire(artifactSummary, each),
-      );
+      const list = { schema: artifactList, query: { entity, project, name, state }, itemsName: "artifacts" };
+      return (await allPages(api, "/v1/preview/artifacts", list, options)).map((each) => fromWire(artifactSummary, each));
     },
-    get: async (artifactId, options = {}) => version(await callJson(api, "GET", root(artifactId), options)),
+    get: async (artifactId, options = {}) => toVersion(await callJson(api, "GET", versionRoute(artifactId), options)),
     delete: async (artifactId, options = {}) => {
-      parseResponse(
-        deleteArtifactResponse,
-        await callJson(api, "DELETE", root(artifactId), options),
-        "answer to the deletion of an artifact version",
-      );
+      const answer = await callJson(api, "DELETE", versionRoute(artifactId), options);
+      parseResponse(deleteArtifactResponse, answer, "answer to the deletion of an artifact version");
     },
     readFile: (artifactId, path, options = {}) =>
-      api.transport.bytes("GET", api.baseUrl + file(artifactId, path), { ...options, headers: { accept: "*/*" } }),
+      api.transport.bytes("GET", api.baseUrl + fileRoute(artifactId, path), { ...options, headers: { accept: "*/*" } }),
   };
 }

@@ -1,4 +1,4 @@
-/** Records of the service's audit log. */
+/** Reading of the service's audit log, for `service.auditLog`. */
 import { auditRecord, auditRecordList, type AuditRecord as WireAuditRecord } from "../../base/schema/index.ts";
 import type { Api } from "./api.ts";
 import { allPages, type ListOptions } from "./pages.ts";
@@ -17,6 +17,7 @@ export interface AuditLogOptions extends ListOptions {
 
 /** Fetches the records of the audit log, newest first. */
 export async function auditLogOf(api: Api, { action, entity, ...options }: AuditLogOptions): Promise<AuditRecord[]> {
-  const records = await allPages(api, "/v1/preview/audit-log", auditRecordList, { action, entity }, "records of the audit log", options);
+  const list = { schema: auditRecordList, query: { action, entity }, itemsName: "records of the audit log" };
+  const records = await allPages(api, "/v1/preview/audit-log", list, options);
   return records.map((each) => fromWire(auditRecord, each));
 }

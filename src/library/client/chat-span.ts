@@ -1,8 +1,8 @@
-/** Spans of chat completions that the client requests. */
+/** Tracing of the chat completions that the client requests, with the attributes of OpenTelemetry's conventions for generative AI. */
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import { activeTracing, withSpan } from "../../base/util/tracing.ts";
 
-/** Requests a chat completion, in a span if tracing is on. */
+/** Runs `work`, which requests a chat completion at `url`, in a span if tracing is on. */
 export function traceChat(request: ChatCompletionRequest, url: string, work: () => Promise<ChatCompletion>): Promise<ChatCompletion> {
   const tracing = activeTracing();
   if (tracing === null) return work();

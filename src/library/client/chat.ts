@@ -1,3 +1,4 @@
+/** The `chat.completions` resource of the client: one completion, or a stream of its chunks. */
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from "../../base/schema/index.ts";
 import { LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { traceChat } from "./chat-span.ts";

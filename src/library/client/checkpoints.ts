@@ -1,3 +1,4 @@
+/** The `checkpoints` resource of the client, and the checkpoint that it returns. */
 import {
   checkpoint,
   checkpointList,
@@ -213,13 +214,18 @@ export function checkpointsResource(api: Api): Checkpoints {
     new ModelCheckpoint(resource, modelId, parseResponse(checkpoint, answer, "checkpoint"));
   const resource: Checkpoints = {
     async list(modelId, { order = "asc", ...options } = {}) {
-      const wires = await allPages(api, path(modelId), checkpointList, { order }, "checkpoints", options);
-      return wires.map((wire) => new ModelCheckpoint(resource, modelId, wire));
+      const checkpoints = await allPages(
+        api,
+        path(modelId),
+        { schema: checkpointList, query: { order }, itemsName: "checkpoints" },
+        options,
+      );
+      return checkpoints.map((wire) => new ModelCheckpoint(resource, modelId, wire));
     },
     get: async (modelId, step, options = {}) => toCheckpoint(modelId, await callJson(api, "GET", `${path(modelId)}/${step}`, options)),
     download: (modelId, step, directory, { includeBase = false, ...options } = {}) => {
       const headers = { accept: "application/x-tar" };
-      // The parameter is omitted unless needed, because a service without it may reject it.
+      // The parameter is sent only if needed: a service that does not know it may reject it.
       const query = includeBase ? { query: { include: "base" } } : {};
       const url = `${api.baseUrl}${path(modelId)}/${step}/archive`;
       // The service may have to write the files of a new adapter before it sends the first byte.

@@ -1,7 +1,9 @@
+/** Fast validation of chat completions with long arrays of token ids and log-probabilities. */
 import { chatCompletion, type ChatCompletion } from "../../base/schema/index.ts";
 import { parseResponse } from "./options.ts";
 import { isRecord } from "../../base/util/values.ts";
 
+/** Received JSON object. */
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
@@ -14,10 +16,10 @@ type Fields = Readonly<Record<string, unknown>>;
  * @throws ProtocolError `E_PROTOCOL` if the response does not match the schema.
  */
 export function parseCompletion(answer: unknown): ChatCompletion {
-  if (!isRecord(answer) || !Array.isArray(answer["choices"]) || !isIntegersOrAbsent(answer["prompt_token_ids"])) return parse(answer);
+  if (!isRecord(answer) || !Array.isArray(answer["choices"]) || !isIntegersOrAbsent(answer["prompt_token_ids"])) return parseWhole(answer);
   const choices: readonly unknown[] = answer["choices"];
-  if (!choices.every(hasPlainTokens)) return parse(answer);
-  const completion = parse({ ...answer, prompt_token_ids: null, choices: choices.map(withoutTokens) });
+  if (!choices.every(hasPlainTokens)) return parseWhole(answer);
+  const completion = parseWhole({ ...answer, prompt_token_ids: null, choices: choices.map(withoutTokens) });
   restore(completion, answer, "prompt_token_ids");
   for (const [index, choice] of completion.choices.entries()) {
     const received = choices[index] as Fields;
@@ -27,7 +29,8 @@ export function parseCompletion(answer: unknown): ChatCompletion {
   return completion;
 }
 
-function parse(answer: unknown): ChatCompletion {
+/** Validates a completion by the schema alone. */
+function parseWhole(answer: unknown): ChatCompletion {
   return parseResponse(chatCompletion, answer, "chat completion");
 }
 

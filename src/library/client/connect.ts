@@ -1,3 +1,4 @@
+/** Connection to a service: validates the options, finds or starts the service, and opens the transport. */
 import { ConfigError } from "../../base/errors.ts";
 import { checkCount, isOnThisMachine, readBaseUrl } from "./address.ts";
 import { localSources } from "./base-models.ts";
@@ -45,36 +46,44 @@ export interface ConnectOptions {
  */
 export async function connectWith(ports: ClientPorts, options: ConnectOptions = {}): Promise<Service> {
   options.signal?.throwIfAborted();
-  const { modelPrefix = "", connections, maxRetries } = options;
-  checkCount("connections", connections, 1);
-  checkCount("maxRetries", maxRetries, 0);
-  const configured = options.baseUrl ?? fromEnvironment("WHETSTONE_BASE_URL");
-  const givenKey = options.apiKey ?? fromEnvironment("WHETSTONE_API_KEY");
-  const common = { modelPrefix, ports };
-  const { baseModels = {} } = options;
-  if (configured !== undefined) {
-    if (options.dataDir !== undefined) {
-      throw new ConfigError(
-        `Both an address (${options.baseUrl === undefined ? "WHETSTONE_BASE_URL" : "`baseUrl`"}) and \`dataDir\` are given; a data directory belongs to the embedded service. Leave one out`,
-        { param: "dataDir" },
-      );
-    }
-    if (givenKey === undefined) {
-      throw new ConfigError("Expected an API key for the service: set WHETSTONE_API_KEY or pass `apiKey`", { param: "apiKey" });
-    }
-    const baseUrl = readBaseUrl(configured, "baseUrl").replace(/\/v1$/, "");
-    const inferenceUrl = options.inferenceUrl === undefined ? `${baseUrl}/v1` : readBaseUrl(options.inferenceUrl, "inferenceUrl");
-    const transport = await openTransport({ apiKey: givenKey, connections, maxRetries });
-    const service = new Service({ ...common, baseUrl, inferenceUrl, apiKey: givenKey, transport, onClose: () => Promise.resolve() });
-    return withBaseModels(service, isOnThisMachine(baseUrl) ? localSources(baseModels) : baseModels, options.signal);
+  checkCount("connections", options.connections, 1);
+  checkCount("maxRetries", options.maxRetries, 0);
+  const address = options.baseUrl ?? fromEnvironment("WHETSTONE_BASE_URL");
+  const apiKey = options.apiKey ?? fromEnvironment("WHETSTONE_API_KEY");
+  return address === undefined ? connectEmbedded(ports, apiKey, options) : connectTo(address, ports, apiKey, options);
+}
+
+/** Connects to the service at `address`, and adds the base models of the options to it. */
+async function connectTo(address: string, ports: ClientPorts, apiKey: string | undefined, options: ConnectOptions): Promise<Service> {
+  const { modelPrefix = "", connections, maxRetries, baseModels = {} } = options;
+  if (options.dataDir !== undefined) {
+    const source = options.baseUrl === undefined ? "WHETSTONE_BASE_URL" : "`baseUrl`";
+    throw new ConfigError(
+      `Both an address (${source}) and \`dataDir\` are given; a data directory belongs to the embedded service. Leave one out`,
+      { param: "dataDir" },
+    );
   }
-  const sources = localSources(baseModels);
-  const embedded = await localService({ dataDir: options.dataDir, apiKey: givenKey, baseModels: sources, signal: options.signal });
-  const baseUrl = readBaseUrl(embedded.url, "url").replace(/\/v1$/, "");
-  const { apiKey } = embedded;
+  if (apiKey === undefined) {
+    throw new ConfigError("Expected an API key for the service: set WHETSTONE_API_KEY or pass `apiKey`", { param: "apiKey" });
+  }
+  const baseUrl = readBaseUrl(address, "baseUrl").replace(/\/v1$/, "");
+  const inferenceUrl = options.inferenceUrl === undefined ? `${baseUrl}/v1` : readBaseUrl(options.inferenceUrl, "inferenceUrl");
   const transport = await openTransport({ apiKey, connections, maxRetries });
-  const service = new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => embedded.close() });
-  return embedded.isStarted ? service : withBaseModels(service, sources, options.signal);
+  const service = new Service({ modelPrefix, ports, baseUrl, inferenceUrl, apiKey, transport, onClose: () => Promise.resolve() });
+  return withBaseModels(service, isOnThisMachine(baseUrl) ? localSources(baseModels) : baseModels, options.signal);
+}
+
+/** Connects to the embedded service. A service that is started gets the base models at its start; a running one, with requests. */
+async function connectEmbedded(ports: ClientPorts, givenKey: string | undefined, options: ConnectOptions): Promise<Service> {
+  const { modelPrefix = "", connections, maxRetries, dataDir, signal } = options;
+  const baseModels = localSources(options.baseModels ?? {});
+  const embedded = await localService({ dataDir, apiKey: givenKey, baseModels, signal });
+  const { apiKey } = embedded;
+  const baseUrl = readBaseUrl(embedded.url, "url").replace(/\/v1$/, "");
+  const inferenceUrl = `${baseUrl}/v1`;
+  const transport = await openTransport({ apiKey, connections, maxRetries });
+  const service = new Service({ modelPrefix, ports, baseUrl, inferenceUrl, apiKey, transport, onClose: () => embedded.close() });
+  return embedded.isStarted ? service : withBaseModels(service, baseModels, signal);
 }
 
 /** Adds base models to a running service. Closes the connection if one of them is rejected. */

@@ -56,8 +56,9 @@ const DEVICE_VARIABLES = ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETST
 const START_PATIENCE_MS = 15_000;
 /** Pause between two attempts to reach or start a service, in milliseconds. */
 const START_POLL_MS = 200;
-/** Limits of a health check, which may reach another program. */
+/** Timeout of a health check, in milliseconds. */
 const HEALTH_TIMEOUT_MS = 2_000;
+/** Max size of a health report: the request may reach another program, which answers with any number of bytes. */
 const MAX_HEALTH_BYTES = 2 ** 20;
 
 /** Returns `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
@@ -82,7 +83,7 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, baseMod
     }
     signal?.throwIfAborted();
     try {
-      return await start(directory, apiKey, baseModels);
+      return await startService(directory, apiKey, baseModels);
     } catch (error) {
       // Another process holds the directory's lock: it is starting or stopping at this moment, or it is unreachable.
       const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir" && error.retryable;
@@ -93,7 +94,7 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, baseMod
 }
 
 /** Starts the service of a data directory in this process. */
-async function start(
+async function startService(
   dataDir: string,
   apiKey: string | undefined,
   baseModels: Readonly<Record<string, string>> | undefined,
@@ -127,7 +128,7 @@ export async function runningService({ dataDir = defaultDataDir(), apiKey, signa
 }
 
 /** Keys of the printed lines (service, requested device, used devices), so that each is printed once per process. */
-const reported = new Set<string>();
+const printedKeys = new Set<string>();
 
 /**
  * Checks the variables of the device, which have no effect on a running service, and prints a line if it uses another device.
@@ -142,8 +143,8 @@ async function checkDevice({ url, dataDir }: LocalService, signal: AbortSignal |
   if ((process.env["WHETSTONE_DEVICE"]?.trim() ?? "") === "" || device === "auto") return;
   const used = (await readHealth(url, signal))?.devices?.map(({ name }) => name) ?? [];
   const key = `${url} ${device} ${used.join()}`;
-  if (used.length === 0 || used.includes(device) || reported.has(key)) return;
-  reported.add(key);
+  if (used.length === 0 || used.includes(device) || printedKeys.has(key)) return;
+  printedKeys.add(key);
   logLine(
     `WHETSTONE_DEVICE=${device} has no effect: the service at ${url} already runs on the data directory ${dataDir}, on the device ${used.join(" and ")}. Stop it to use another device`,
   );

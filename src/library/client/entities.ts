@@ -1,3 +1,4 @@
+/** The `entities` resource of the client: limits of entities, and the daily usage of their keys. */
 import {
   entity as entitySchema,
   entityLimits,
@@ -100,25 +101,25 @@ export interface Entities {
 const PATH = "/v1/preview/entities";
 
 /** Validates an entity and converts it from its wire form, its limits included. */
-function withLimits(answer: unknown): EntityInfo {
+function toEntity(answer: unknown): EntityInfo {
+  const fields = parseFields(entitySchema, answer, "entity");
+  // `parseFields` converts only the names of the entity's own fields.
   const { limits } = parseResponse(entitySchema, answer, "entity");
-  return { ...parseFields(entitySchema, answer, "entity"), limits: fromWire(entityLimits, limits) };
+  return { ...fields, limits: fromWire(entityLimits, limits) };
 }
 
 /** Creates the `entities` resource of a connection. */
 export function entitiesResource(api: Api): Entities {
   return {
     async list(options = {}) {
-      return (await allPages(api, PATH, entityList, {}, "entities", options)).map(withLimits);
+      return (await allPages(api, PATH, { schema: entityList, query: {}, itemsName: "entities" }, options)).map(toEntity);
     },
     async setLimits(name, limits, options = {}) {
       const request = { json: toWire(entityLimits, { ...limits }), ...options };
-      return withLimits(await callJson(api, "PUT", `${PATH}/${encodeURIComponent(name)}/limits`, request));
+      return toEntity(await callJson(api, "PUT", `${PATH}/${encodeURIComponent(name)}/limits`, request));
     },
     async usage({ days, entity, ...options } = {}) {
-      const given = { ...(days === undefined ? {} : { days: String(days) }), ...(entity === undefined ? {} : { entity }) };
-      const query = new URLSearchParams(given).toString();
-      const answer = await callJson(api, "GET", `/v1/preview/usage?${query}`, options);
+      const answer = await callJson(api, "GET", "/v1/preview/usage", { ...options, query: { days, entity } });
       return parseResponse(keyUsageList, answer, "use of keys").data.map((each) => fromWire(keyUsage, each));
     },
   };

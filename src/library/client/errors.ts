@@ -1,3 +1,4 @@
+/** Errors of requests to the service, and the parser of error bodies. */
 import { WhetstoneError, type WhetstoneErrorOptions } from "../../base/errors.ts";
 import { isRecord, parseJson } from "../../base/util/values.ts";
 
@@ -126,28 +127,26 @@ export function readErrorBody(text: string): ErrorFacts {
   const { error, detail } = body;
   if (typeof error === "string") return { ...noFacts, message: error };
   if (isRecord(error)) {
+    const { message, type, param, error_code: errorCode, code } = error;
     return {
-      message: stringOrNull(error["message"]),
-      type: stringOrNull(error["type"]),
-      param: stringOrNull(error["param"]),
-      serviceCode: stringOrNull(error["error_code"]) ?? (typeof error["code"] === "number" ? error["code"] : stringOrNull(error["code"])),
+      message: stringOrNull(message),
+      type: stringOrNull(type),
+      param: stringOrNull(param),
+      serviceCode: stringOrNull(errorCode) ?? (typeof code === "number" ? code : stringOrNull(code)),
     };
   }
   if (typeof detail === "string") return { ...noFacts, message: detail };
   if (Array.isArray(detail)) {
     const issues = detail.filter(isRecord);
-    const first = issues[0]?.["loc"];
-    return {
-      ...noFacts,
-      message: issues.map((issue) => `${path(issue["loc"])}: ${stringOrNull(issue["msg"]) ?? "invalid"}`).join("; ") || null,
-      param: first === undefined ? null : path(first),
-    };
+    const lines = issues.map(({ loc, msg }) => `${fieldPath(loc)}: ${stringOrNull(msg) ?? "invalid"}`);
+    const firstLocation = issues[0]?.["loc"];
+    return { ...noFacts, message: lines.join("; ") || null, param: firstLocation === undefined ? null : fieldPath(firstLocation) };
   }
   return noFacts;
 }
 
 /** Returns the path of a field from the `loc` of FastAPI, such as `["body", "config", "seed"]`, without `body`. */
-function path(loc: unknown): string {
+function fieldPath(loc: unknown): string {
   return Array.isArray(loc) ? loc.filter((part) => part !== "body").join(".") : "";
 }
 

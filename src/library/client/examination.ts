@@ -1,3 +1,4 @@
+/** Options of the examination of a batch, derived from the settings of the RL job that will train the batch. */
 import type { ExamineOptions } from "./ports.ts";
 import type { RlOptions } from "./wire.ts";
 

@@ -1,3 +1,4 @@
+/** One HTTP request and its whole response in memory, on undici's dispatch interface. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import type { Dispatcher } from "undici";
@@ -49,7 +50,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly #reject: (reason: unknown) => void;
   readonly #signal: AbortSignal | undefined;
   readonly #pieces: Buffer[] = [];
+  /** Body that is sent; null after a failure. */
   #body: Dispatcher.DispatchOptions["body"];
+  /** Controller of the request; undefined while it waits for a connection. */
   #controller: Dispatcher.DispatchController | undefined;
   #status = 0;
   #headers: IncomingHttpHeaders = NO_HEADERS;
@@ -99,6 +102,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#fail(error);
   }
 
+  /** Rejects the promise, and releases the sent body. */
   #fail(reason: unknown): void {
     this.#signal?.removeEventListener("abort", this);
     // A file stream that was being sent must be closed.
@@ -111,6 +115,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 /** Headers before the response starts. */
 const NO_HEADERS: IncomingHttpHeaders = Object.freeze({});
 
+/** Whether a sent body is a stream, rather than text or bytes. */
 function isReadable(body: Dispatcher.DispatchOptions["body"]): body is Readable {
   return typeof body === "object" && body !== null && "destroy" in body && typeof body.destroy === "function";
 }

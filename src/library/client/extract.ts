@@ -49,10 +49,14 @@ export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: st
   }
 }
 
-/** @throws ArgumentError `E_ARGUMENT` if the target directory contains files, or is a file. */
-async function requireNewOrEmpty(target: string, given: string): Promise<void> {
+/**
+ * @param target - Absolute path of the directory.
+ * @param givenPath - Path as the caller wrote it, for the error.
+ * @throws ArgumentError `E_ARGUMENT` if the directory contains files, or is a file.
+ */
+async function requireNewOrEmpty(target: string, givenPath: string): Promise<void> {
   const notEmptyError = (found: string) =>
-    new ArgumentError(`Expected \`directory\` to be new or empty, '${given}' ${found}`, { param: "directory" });
+    new ArgumentError(`Expected \`directory\` to be new or empty, '${givenPath}' ${found}`, { param: "directory" });
   let names: string[];
   try {
     names = await readdir(target);
@@ -69,7 +73,6 @@ function refusalOf(name: string, type: string): DataError | null {
   if (type !== "file" && type !== "directory")
     return new DataError(`The archive holds a ${type}, '${name}': only files and directories are extracted`);
   const result = artifactPath.safeParse(type === "directory" ? name.replace(/\/$/u, "") : name);
-  return result.success
-    ? null
-    : new DataError(`The archive holds '${name}', which ${result.error.issues[0]?.message ?? "is not a path inside it"}`);
+  if (result.success) return null;
+  return new DataError(`The archive holds '${name}', which ${result.error.issues[0]?.message ?? "is not a path inside it"}`);
 }

@@ -24,6 +24,7 @@ export type SftDataset =
 /** Dataset of a preference job: an address `artifact:///entity/project/name:vN`, or the result of `uploadPreferences`. */
 export type PreferenceDataset = SftDataset;
 
+/** Wire path and option of the dataset; the option is a positional argument. */
 const DATASET = ["training_data_url", "dataset"] as const;
 
 /** Options of `Model.train` by their wire paths, to name them in errors of the service. */
@@ -58,12 +59,17 @@ export function preferenceBody(modelId: string, dataset: PreferenceDataset, sett
   return { model_id: modelId, training_data_url: url, config: optionsToWire(preferenceConfig, options) };
 }
 
-/** Returns the address of the training data, and settings with the dataset's validation data unless they name or split off their own. */
+/**
+ * Returns the address of the training data, and the settings with the validation data of the dataset. Settings that name validation data of
+ * their own, or split it off the training data, are unchanged.
+ */
 function withValidation<T extends Pick<SftOptions, "validationDataUrl" | "validationSplit">>(
   dataset: SftDataset,
   settings: T,
 ): { readonly url: string; readonly options: T & Pick<SftOptions, "validationDataUrl"> } {
   const { url, validationUrl } = typeof dataset === "string" ? { url: dataset, validationUrl: null } : dataset;
-  const { validationDataUrl = settings.validationSplit === undefined ? (validationUrl ?? undefined) : undefined } = settings;
+  const isSplitOff = settings.validationSplit !== undefined;
+  const datasetDefault = isSplitOff ? undefined : (validationUrl ?? undefined);
+  const { validationDataUrl = datasetDefault } = settings;
   return { url, options: { ...settings, validationDataUrl } };
 }

@@ -1,3 +1,4 @@
+/** Handle of a training job: its events, its result and its state. */
 import type { CallOptions } from "./api.ts";
 import type { BatchFinding, FollowOptions } from "./ports.ts";
 import type { Service } from "./service.ts";
@@ -47,6 +48,7 @@ export class Job {
       readonly id: string;
       /** UUID of the trained model. */
       readonly modelId: string;
+      /** Warnings of preflight about the batch. */
       readonly warnings: readonly BatchFinding[];
       /** Newest step of the model before the job; null if the service has job events, or if the step is unknown. */
       readonly baselineStep: number | null;

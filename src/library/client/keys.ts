@@ -1,3 +1,4 @@
+/** The `keys` resource of the client: API keys with scopes, limits and an expiry. */
 import type { z } from "zod";
 import {
   apiKey,
@@ -148,8 +149,9 @@ export interface Keys {
 const PATH = "/v1/preview/keys";
 
 /** Validates a key and converts it from its wire form, its limits included. */
-function withLimits<S extends typeof apiKey.shape>(schema: z.ZodObject<S>, answer: unknown) {
+function toKey<S extends typeof apiKey.shape>(schema: z.ZodObject<S>, answer: unknown) {
   const fields = parseFields(schema, answer, "API key");
+  // `parseFields` converts only the names of the key's own fields.
   const { limits } = parseResponse(apiKey, answer, "API key");
   return { ...fields, limits: fromWire(keyLimits, limits) };
 }
@@ -159,23 +161,24 @@ export function keysResource(api: Api): Keys {
   const pathOf = (keyId: string): string => `${PATH}/${encodeURIComponent(keyId)}`;
   return {
     async create({ signal, timeoutMs, scopes, limits, ...options }) {
-      const given = limits === undefined ? {} : { limits: toWire(keyLimits, { ...limits }) };
-      const json = { ...toWire(createKeyRequest, { ...options, scopes: scopes?.slice() }), ...given };
-      return withLimits(createdKey, await callJson(api, "POST", PATH, { json, signal, timeoutMs, retry: "unsent" }));
+      const fields = toWire(createKeyRequest, { ...options, scopes: scopes?.slice() });
+      const json = limits === undefined ? fields : { ...fields, limits: toWire(keyLimits, { ...limits }) };
+      return toKey(createdKey, await callJson(api, "POST", PATH, { json, signal, timeoutMs, retry: "unsent" }));
     },
     async list({ entity, ...options } = {}) {
-      return (await allPages(api, PATH, apiKeyList, { entity }, "API keys", options)).map((each) => withLimits(apiKey, each));
+      const list = { schema: apiKeyList, query: { entity }, itemsName: "API keys" };
+      return (await allPages(api, PATH, list, options)).map((each) => toKey(apiKey, each));
     },
     async rotate(keyId, { signal, timeoutMs, ...options } = {}) {
       const request = { json: toWire(rotateKeyRequest, options), signal, timeoutMs, retry: "unsent" } as const;
-      return withLimits(createdKey, await callJson(api, "POST", `${pathOf(keyId)}/rotate`, request));
+      return toKey(createdKey, await callJson(api, "POST", `${pathOf(keyId)}/rotate`, request));
     },
     async setLimits(keyId, limits, options = {}) {
       const request = { json: toWire(keyLimits, { ...limits }), ...options };
-      return withLimits(apiKey, await callJson(api, "PUT", `${pathOf(keyId)}/limits`, request));
+      return toKey(apiKey, await callJson(api, "PUT", `${pathOf(keyId)}/limits`, request));
     },
     async revoke(keyId, options = {}) {
-      return withLimits(apiKey, await callJson(api, "DELETE", pathOf(keyId), options));
+      return toKey(apiKey, await callJson(api, "DELETE", pathOf(keyId), options));
     },
   };
 }

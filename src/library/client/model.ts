@@ -1,3 +1,4 @@
+/** Handle of a trainable model: its policies, its checkpoints, and the jobs that train it. */
 import { NotFoundError } from "../../base/errors.ts";
 import { refuse } from "../../base/util/values.ts";
 import {
@@ -224,6 +225,7 @@ export class Model implements ModelInfo {
     return this.#startRl({ wireGroups, experimental, warnings: [] }, { signal, timeoutMs, idempotencyKey });
   }
 
+  /** Creates the job of {@link train} and {@link trainExamined}. */
   async #startRl({ wireGroups, experimental, warnings }: ExaminedBatch, options: CreateOptions): Promise<Job> {
     const baselineStep = await this.#baselineStep(options.signal);
     const body = { model_id: this.id, trajectory_groups: wireGroups, experimental_config: experimental };

@@ -1,3 +1,4 @@
+/** The `models` resource of the client: creates, lists and deletes trainable models, and lists the served ones. */
 import { randomUUID } from "node:crypto";
 import {
   createModelRequest,
@@ -83,12 +84,14 @@ const servedFields = servedModel.omit({ object: true, permission: true });
 /** Creates the `models` resource of a connection; its models belong to `service`. */
 export function modelsResource(api: Api, service: Service): Models {
   return {
-    async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...given }) {
-      const options = { ...given, baseModel: await api.toBaseModel(given.baseModel, "baseModel") };
-      // The service may first have to load or download the base model. Names are unique, so that a repeated request cannot create a second
-      // model.
-      const request = { json: toWire(createModelRequest, options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
-      const answer = await withOptionNames(optionNames(createModelRequest), () => callCreate(api, "/v1/preview/models", request, true));
+    async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...settings }) {
+      const baseModel = await api.toBaseModel(settings.baseModel, "baseModel");
+      const json = toWire(createModelRequest, { ...settings, baseModel });
+      // The service may first have to load or download the base model.
+      const limits = { signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
+      // Names are unique, so that a repeated request cannot create a second model.
+      const request = { json, idempotencyKey, isRepeatable: true, ...limits };
+      const answer = await withOptionNames(optionNames(createModelRequest), () => callCreate(api, "/v1/preview/models", request));
       return new Model(service, parseFields(model, answer, "model"));
     },
     async delete(modelId, options = {}) {
@@ -100,8 +103,8 @@ export function modelsResource(api: Api, service: Service): Models {
       return parseResponse(servedModelList, answer, "list of models").data.map((each) => fromWire(servedFields, each));
     },
     async listTrainable({ entity, project, name, ...options } = {}) {
-      const query = { entity, project, name };
-      return (await allPages(api, "/v1/preview/models", modelList, query, "models", options)).map((each) => fromWire(modelSummary, each));
+      const list = { schema: modelList, query: { entity, project, name }, itemsName: "models" };
+      return (await allPages(api, "/v1/preview/models", list, options)).map((each) => fromWire(modelSummary, each));
     },
   };
 }

@@ -1,3 +1,4 @@
+/** Names of options in errors: the service and the schemas name wire fields, the caller wrote options in camelCase. */
 import { ArgumentError } from "../../base/errors.ts";
 import { camelCase } from "../../base/util/letter-case.ts";
 import { HttpError } from "./errors.ts";
@@ -19,7 +20,7 @@ export async function withOptionNames<T>(names: OptionNames, call: () => Promise
   try {
     return await call();
   } catch (error) {
-    throw renamed(error, names);
+    throw withRenamedFields(error, names);
   }
 }
 
@@ -32,7 +33,7 @@ export function withNames(text: string, names: OptionNames): string {
 }
 
 /** Returns an error of the service or of validation with renamed fields; any other error unchanged. */
-function renamed(error: unknown, names: OptionNames): unknown {
+function withRenamedFields(error: unknown, names: OptionNames): unknown {
   if (error instanceof ArgumentError)
     return new ArgumentError(withNames(error.message, names), { param: paramOf(error.param, names), cause: error.cause });
   if (!(error instanceof HttpError) || (error.status !== 400 && error.status !== 422)) return error;
@@ -42,27 +43,28 @@ function renamed(error: unknown, names: OptionNames): unknown {
   return new HttpError(withNames(error.message, names), { ...facts, param: paramOf(error.param, names), cause: error });
 }
 
+/** Returns the option of an error's `param`, or the `param` itself if it is no field. */
 function paramOf(param: string | null, names: OptionNames): string | undefined {
   return param === null ? undefined : (optionOf(param, names) ?? param);
 }
 
 /**
- * Returns the option of a wire path, or of a field's name alone if it contains an underscore; undefined for any other text. Components
- * below the field stay.
+ * Returns the option of a wire path, or of a field's name alone if it contains an underscore; undefined for any other text. Components of the
+ * path below the field are kept: `config.lora.rank` → `lora.rank`.
  */
 function optionOf(path: string, names: OptionNames): string | undefined {
   const parts = path.split(".");
   // The longest known beginning of the path is the field.
   for (let count = parts.length; count > 0; count--) {
     const field = parts.slice(0, count).join(".");
-    const option = names.get(field) ?? (field.includes("_") ? byName(field, names) : undefined);
+    const option = names.get(field) ?? (field.includes("_") ? optionOfName(field, names) : undefined);
     if (option !== undefined) return [option, ...parts.slice(count)].join(".");
   }
   return undefined;
 }
 
 /** Returns the option of the field with this name in any object; undefined without one. */
-function byName(name: string, names: OptionNames): string | undefined {
+function optionOfName(name: string, names: OptionNames): string | undefined {
   for (const [path, option] of names) if (path.endsWith(`.${name}`)) return option;
   return undefined;
 }

@@ -1,4 +1,4 @@
-/** Paginated lists of the service. */
+/** Fetching of the service's paginated lists, for the `list` method of each resource. */
 import type { z } from "zod";
 import { callJson, type Api, type CallOptions } from "./api.ts";
 import { ProtocolError } from "./errors.ts";
@@ -21,33 +21,39 @@ interface Page<Item> {
   readonly has_more: boolean;
 }
 
+/** List of a route. */
+interface List<Item> {
+  /** Schema of a page. */
+  readonly schema: z.ZodType<Page<Item>>;
+  /** Filters and order, sent with every request; undefined members are omitted. */
+  readonly query: Readonly<Record<string, string | number | undefined>>;
+  /** Name of the items in errors, in the plural. */
+  readonly itemsName: string;
+}
+
 /**
  * Fetches the pages of a list until the list ends or `max` items are fetched.
  *
- * @param schema - Schema of a page.
- * @param query - Filters and order, sent with every request; undefined members are omitted.
- * @param items - Name of the items in errors, in the plural.
  * @throws ProtocolError `E_PROTOCOL` for an invalid page.
  */
 export async function allPages<Item extends { readonly id: string }>(
   api: Api,
   path: string,
-  schema: z.ZodType<Page<Item>>,
-  query: Readonly<Record<string, string | number | undefined>>,
-  items: string,
+  { schema, query, itemsName }: List<Item>,
   { max = Number.POSITIVE_INFINITY, ...options }: ListOptions,
 ): Promise<Item[]> {
-  const all: Item[] = [];
+  const items: Item[] = [];
+  /** Id of the last item of the previous page. */
   let after: string | undefined;
-  while (all.length < max) {
-    const pageQuery = { ...query, after, limit: Math.min(PAGE_SIZE, max - all.length) };
-    const page = parseResponse(schema, await callJson(api, "GET", path, { ...options, query: pageQuery }), `list of ${items}`);
-    all.push(...page.data);
+  while (items.length < max) {
+    const pageQuery = { ...query, after, limit: Math.min(PAGE_SIZE, max - items.length) };
+    const page = parseResponse(schema, await callJson(api, "GET", path, { ...options, query: pageQuery }), `list of ${itemsName}`);
+    items.push(...page.data);
     if (!page.has_more) break;
-    const last = page.last_id ?? page.data.at(-1)?.id;
-    if (last === undefined || last === after)
-      throw new ProtocolError(`The service says there are more ${items} but its page has no new last id`);
-    after = last;
+    const lastId = page.last_id ?? page.data.at(-1)?.id;
+    if (lastId === undefined || lastId === after)
+      throw new ProtocolError(`The service says there are more ${itemsName} but its page has no new last id`);
+    after = lastId;
   }
-  return all;
+  return items;
 }

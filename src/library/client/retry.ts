@@ -1,3 +1,4 @@
+/** Retries of a request: which errors permit another attempt, and how long to wait before it. */
 import { isAbort, WhetstoneError } from "../../base/errors.ts";
 import { backoffMs } from "../../base/util/backoff.ts";
 import { delay } from "../../base/util/delay.ts";
@@ -43,19 +44,18 @@ export async function withRetries<T>(
   attempt: () => Promise<T>,
   { policy, maxRetries, signal, onRateLimit }: RequestRetryOptions,
 ): Promise<T> {
-  for (let retry = 0; ; retry++) {
+  /** Number of counted retries so far. */
+  let retries = 0;
+  for (;;) {
     try {
       return await attempt();
     } catch (error) {
       if (signal?.aborted || !mayRetry(error, policy)) throw error;
-      if (await mayRetryRateLimited(error, onRateLimit)) {
-        // Cancels the increment of the loop: the retry does not count.
-        retry--;
-        continue;
-      }
-      if (retry >= maxRetries) throw error;
+      if (await mayRetryRateLimited(error, onRateLimit)) continue;
+      if (retries >= maxRetries) throw error;
       const retryAfterMs = error instanceof HttpError ? Math.min(error.retryAfterMs ?? 0, MAX_RETRY_AFTER_MS) : 0;
-      await delay(Math.max(retryAfterMs, backoffMs(retry)), { signal });
+      await delay(Math.max(retryAfterMs, backoffMs(retries)), { signal });
+      retries++;
     }
   }
 }

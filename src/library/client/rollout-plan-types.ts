@@ -1,4 +1,4 @@
-/** Types of rollout plans and their tasks. */
+/** Options and results of the `rolloutPlans` resource; `rollout-plans.ts` has its methods. */
 import type {
   CreateRolloutPlanRequest,
   LeasedRollout as WireLeasedRollout,

@@ -1,3 +1,4 @@
+/** The `rolloutPlans` resource of the client: plans of rollouts, and the leases with which workers play them. */
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import {
@@ -201,8 +202,8 @@ export interface RolloutPlans {
 const PLANS = "/v1/preview/rollout-plans";
 const TASKS = "/v1/preview/rollout-tasks";
 
-/** Outcome with an unchecked trajectory: most of the bytes, which the reader validates. */
-const lightOutcome = rolloutOutcome.extend({ trajectory: z.unknown().optional() });
+/** Outcome whose trajectory, most of the bytes, is left to the caller to validate. */
+const outcomeWithUncheckedTrajectory = rolloutOutcome.extend({ trajectory: z.unknown().optional() });
 
 /** Creates the `rolloutPlans` resource of a connection. */
 export function rolloutPlansResource(api: Api): RolloutPlans {
@@ -217,18 +218,20 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
     async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...fields }) {
       const json = optionsToWire(createRolloutPlanRequest, fields);
       // A second plan without tasks does no harm.
-      return parseFields(rolloutPlan, await callCreate(api, PLANS, { signal, timeoutMs, json, idempotencyKey }, true), "rollout plan");
+      const request = { signal, timeoutMs, json, idempotencyKey, isRepeatable: true };
+      return parseFields(rolloutPlan, await callCreate(api, PLANS, request), "rollout plan");
     },
     addGroups: async (id, groups, options = {}) =>
       parseFields(rolloutPlan, await post(`${planRoute(id)}/groups`, { groups }, options), "rollout plan"),
     async list({ modelId, ...options } = {}) {
-      return (await allPages(api, PLANS, rolloutPlanList, { model_id: modelId }, "rollout plans", options)).map(planOf);
+      const list = { schema: rolloutPlanList, query: { model_id: modelId }, itemsName: "rollout plans" };
+      return (await allPages(api, PLANS, list, options)).map(planOf);
     },
     get: async (id, options = {}) => parseFields(rolloutPlan, await callJson(api, "GET", planRoute(id), options), "rollout plan"),
     async finished(id, { after, limit, waitSeconds = 0, ...options } = {}) {
       const query = { after, limit, wait: waitSeconds };
       const path = `${planRoute(id)}/finished`;
-      const answer = await callJson(api, "GET", path, { ...options, query, headersTimeoutMs: timeoutFor(waitSeconds) });
+      const answer = await callJson(api, "GET", path, { ...options, query, headersTimeoutMs: headersTimeoutFor(waitSeconds) });
       const { plan, data } = parseResponse(finishedRollouts, answer, "list of finished rollouts");
       return { plan: planOf(plan), finished: data.map((task) => fromWire(rolloutTask, task)) };
     },
@@ -239,8 +242,8 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
     },
     async lease({ worker, environments, planId, rollout, max, leaseSeconds, waitSeconds = 0, ...options }) {
       const json = { worker, environments, plan_id: planId, rollout, max, lease_seconds: leaseSeconds, wait: waitSeconds };
-      const headersTimeoutMs = timeoutFor(waitSeconds);
-      // If the answer is lost, the leases expire.
+      const headersTimeoutMs = headersTimeoutFor(waitSeconds);
+      // Repeatable: if the answer is lost, the leases that it granted expire.
       const answer = await post(`${TASKS}/lease`, json, { ...options, headersTimeoutMs });
       const { data, plans } = parseResponse(leasedRollouts, answer, "list of leased rollouts");
       return { tasks: data.map((task) => fromWire(leasedRollout, task)), plans: plans.map(planOf) };
@@ -260,12 +263,12 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
     task: async (id, options = {}) => parseFields(rolloutTask, await callJson(api, "GET", taskRoute(id), options), "rollout task"),
     async outcome(id, options = {}) {
       const answer = await callJson(api, "GET", `${taskRoute(id)}/outcome`, options);
-      return parseResponse(lightOutcome, answer, "outcome of a rollout") as RolloutOutcome;
+      return parseResponse(outcomeWithUncheckedTrajectory, answer, "outcome of a rollout") as RolloutOutcome;
     },
   };
 }
 
 /** Returns the usual timeout for the response headers, plus the time for which the service holds the response, in milliseconds. */
-function timeoutFor(waitSeconds: number): number {
+function headersTimeoutFor(waitSeconds: number): number {
   return 60_000 + waitSeconds * 1000;
 }

@@ -1,3 +1,4 @@
+/** Policy that samples through the `chat.completions` resource, for checkpoints and for base models. */
 import type { ModelPolicy } from "./model.ts";
 import type { Service } from "./service.ts";
 

@@ -1,3 +1,4 @@
+/** Connection to a service with all of its resources, created by `connect`. */
 import { z } from "zod";
 import type { TrajectoryGroup as WireTrajectoryGroup } from "../../base/schema/index.ts";
 import { callJson, type Api, type CallOptions, type ServiceFeatures } from "./api.ts";
@@ -69,7 +70,7 @@ export class Service {
   readonly upstreams: Upstreams;
   /** Plans of rollouts that workers play. */
   readonly rolloutPlans: RolloutPlans;
-  /** Extensions of the service detected so far. */
+  /** Optional features of the service detected so far; the resources share and update this object. */
   readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
   readonly #apiKey: string;

@@ -1,3 +1,4 @@
+/** The `sessions` resource of the client: a key per rollout, with which an agent samples a policy while the service records it. */
 import {
   createdSession,
   createSessionRequest,
@@ -219,6 +220,7 @@ const sessionFields = session.omit({
   finished_at: true,
 });
 
+/** Converts a session from its wire form, its URLs included. */
 function sessionOf(wire: WireSession): SessionInfo {
   return { ...fromWire(sessionFields, wire), urls: fromWire(sessionUrls, wire.urls) };
 }
@@ -231,19 +233,19 @@ function toBody({ samplingDefaults, samplingOverrides, ...fields }: CreateSessio
 
 /** Converts the names to snake_case, also unknown ones, so that the service can reject them with an error. */
 function samplingToWire(sampling: SessionSampling | undefined): object | undefined {
-  return sampling && Object.fromEntries(Object.entries(sampling).map(([name, value]) => [snakeCase(name), value]));
+  if (sampling === undefined) return undefined;
+  return Object.fromEntries(Object.entries(sampling).map(([name, value]) => [snakeCase(name), value]));
 }
 
 /** Creates the `sessions` resource of a connection. */
 export function sessionsResource(api: Api): Sessions {
   const route = (id: string): string => `${PATH}/${encodeURIComponent(id)}`;
-  const info = (answer: unknown): SessionInfo => sessionOf(parseResponse(session, answer, "session"));
-  const read = async (id: string, query: Record<string, string | number>, options: CallOptions) =>
-    parseResponse(
-      sessionWithTrajectory,
-      await callJson(api, "GET", route(id), { ...options, query, headersTimeoutMs: LONG_CALL_MS }),
-      "session",
-    );
+  const toSession = (answer: unknown): SessionInfo => sessionOf(parseResponse(session, answer, "session"));
+  /** Requests a session. The response may take long: the service waits, or writes a long trajectory. */
+  const fetchSession = async (id: string, query: Record<string, string | number>, options: CallOptions) => {
+    const answer = await callJson(api, "GET", route(id), { ...options, query, headersTimeoutMs: LONG_CALL_MS });
+    return parseResponse(sessionWithTrajectory, answer, "session");
+  };
   const resource: Sessions = {
     async create({ signal, timeoutMs, ...fields }) {
       const answer = await callJson(api, "POST", PATH, { signal, timeoutMs, json: toBody(fields), retry: "idempotent" });
@@ -251,31 +253,33 @@ export function sessionsResource(api: Api): Sessions {
       return { ...sessionOf(created), key: created.key };
     },
     async list({ model, ...options } = {}) {
-      return (await allPages(api, PATH, sessionList, { model }, "sessions", options)).map(sessionOf);
+      return (await allPages(api, PATH, { schema: sessionList, query: { model }, itemsName: "sessions" }, options)).map(sessionOf);
     },
-    get: async (id, { waitSeconds = 0, ...options } = {}) => sessionOf(await read(id, { trajectory: "omit", wait: waitSeconds }, options)),
+    get: async (id, { waitSeconds = 0, ...options } = {}) =>
+      sessionOf(await fetchSession(id, { trajectory: "omit", wait: waitSeconds }, options)),
     async trajectory(id, options = {}) {
-      const { trajectory } = await read(id, {}, options);
+      const { trajectory } = await fetchSession(id, {}, options);
+      // The service leaves it out only on request.
       return trajectory!;
     },
     async wait(id, { signal, timeoutMs } = {}) {
-      const limits = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)].filter((each) => each !== undefined);
-      const stop = AbortSignal.any(limits);
+      const timeout = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
+      const stop = AbortSignal.any([signal, timeout].filter((each) => each !== undefined));
       for (;;) {
         const current = await resource.get(id, { waitSeconds: WAIT_SECONDS, signal: stop });
         if (current.status !== "open") return current;
       }
     },
     async score(id, { reward, metrics }, options = {}) {
-      let answer: SessionInfo | null = null;
+      let changed: SessionInfo | null = null;
       if (metrics !== undefined)
-        answer = info(await callJson(api, "POST", `${route(id)}/metrics`, { ...options, json: { metrics }, retry: "idempotent" }));
+        changed = toSession(await callJson(api, "POST", `${route(id)}/metrics`, { ...options, json: { metrics }, retry: "idempotent" }));
       if (reward !== undefined)
-        answer = info(await callJson(api, "POST", `${route(id)}/reward`, { ...options, json: { reward }, retry: "idempotent" }));
-      return answer ?? resource.get(id, options);
+        changed = toSession(await callJson(api, "POST", `${route(id)}/reward`, { ...options, json: { reward }, retry: "idempotent" }));
+      return changed ?? resource.get(id, options);
     },
     finish: async (id, { reward, metrics } = {}, options = {}) =>
-      info(await callJson(api, "POST", `${route(id)}/finish`, { ...options, json: { reward, metrics }, retry: "idempotent" })),
+      toSession(await callJson(api, "POST", `${route(id)}/finish`, { ...options, json: { reward, metrics }, retry: "idempotent" })),
     async delete(id, options = {}) {
       parseResponse(deleteSessionResponse, await callJson(api, "DELETE", route(id), options), "answer to the deletion of a session");
     },

@@ -1,3 +1,4 @@
+/** Parser of server-sent events: from the bytes of a response to JSON payloads, and to chunks of a chat completion. */
 import { createParser } from "eventsource-parser";
 import { chatCompletionChunk, type ChatCompletionChunk } from "../../base/schema/index.ts";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
@@ -26,6 +27,7 @@ export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGe
  *   error.
  */
 export async function* readServerSentEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<unknown, void, undefined> {
+  /** Payloads of the events that a piece of the stream completes, in order. */
   const payloads: string[] = [];
   const decoder = new TextDecoder();
   const parser = createParser({

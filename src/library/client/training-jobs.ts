@@ -1,3 +1,4 @@
+/** The `trainingJobs` resource of the client: creates, lists and cancels jobs, and reads their events and token reports. */
 import { randomUUID } from "node:crypto";
 import {
   createdJob,
@@ -175,15 +176,13 @@ export function trainingJobsResource(api: Api): TrainingJobs {
   const path = (jobId: string) => `/v1/preview/training-jobs/${encodeURIComponent(jobId)}`;
   const create = async (route: string, body: unknown, { idempotencyKey = randomUUID(), ...options }: CreateOptions) => {
     // Not repeatable: two jobs with the same batch would train it twice.
-    const answer = await callCreate(api, route, { ...options, json: body, idempotencyKey, headersTimeoutMs: LONG_CALL_MS }, false);
-    return parseResponse(createdJob, answer, "created job");
+    const request = { ...options, json: body, idempotencyKey, isRepeatable: false, headersTimeoutMs: LONG_CALL_MS };
+    return parseResponse(createdJob, await callCreate(api, route, request), "created job");
   };
   return {
     async list({ modelId, status, ...options } = {}) {
-      const query = { model_id: modelId, status };
-      return (await allPages(api, "/v1/preview/training-jobs", trainingJobList, query, "jobs", options)).map((each) =>
-        fromWire(trainingJob, each),
-      );
+      const list = { schema: trainingJobList, query: { model_id: modelId, status }, itemsName: "jobs" };
+      return (await allPages(api, "/v1/preview/training-jobs", list, options)).map((each) => fromWire(trainingJob, each));
     },
     get: async (jobId, options = {}) => parseFields(trainingJob, await callJson(api, "GET", path(jobId), options), "training job"),
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),
@@ -206,12 +205,8 @@ export function trainingJobsResource(api: Api): TrainingJobs {
     events: async (jobId, { after, limit = 100, waitSeconds, ...options } = {}) => {
       // The usual timeout, plus the time for which the service holds the response.
       const headersTimeoutMs = 60_000 + (waitSeconds ?? 0) * 1000;
-      const answer = await callJson(api, "GET", `${path(jobId)}/events`, {
-        ...options,
-        query: { after, limit, wait: waitSeconds },
-        headersTimeoutMs,
-      });
-      return parseResponse(jobEventList, answer, "list of job events");
+      const request = { ...options, query: { after, limit, wait: waitSeconds }, headersTimeoutMs };
+      return parseResponse(jobEventList, await callJson(api, "GET", `${path(jobId)}/events`, request), "list of job events");
     },
   };
 }

@@ -1,3 +1,4 @@
+/** HTTP transport of the client: one connection pool, with authorization, timeouts, retries and typed errors for every request. */
 import { setMaxListeners } from "node:events";
 import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
@@ -24,6 +25,7 @@ export interface TransportOptions {
 
 /** Options of one request. */
 export interface RequestOptions {
+  /** Query parameters; undefined ones are omitted. */
   readonly query?: Readonly<Record<string, string | number | undefined>> | undefined;
   /** Body that is serialized as JSON; takes precedence over `body`. */
   readonly json?: unknown;
@@ -48,6 +50,7 @@ export interface RequestOptions {
 const BODY_TIMEOUT_MS = 600_000;
 /** Default of {@link RequestOptions.headersTimeoutMs}. */
 const HEADERS_TIMEOUT_MS = 60_000;
+/** Max time to open a socket, in milliseconds. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** HTTP over undici with authorization, timeouts, retries and typed errors. Independent of the service's resources. */
@@ -79,7 +82,9 @@ export class Transport {
     try {
       return JSON.parse(text) as unknown;
     } catch (error) {
-      throw new ProtocolError(`Expected JSON from ${method} ${plain(url)}, got \`${this.#redact(text.slice(0, 80))}\``, { cause: error });
+      throw new ProtocolError(`Expected JSON from ${method} ${withoutQuery(url)}, got \`${this.#redact(text.slice(0, 80))}\``, {
+        cause: error,
+      });
     }
   }
 
@@ -93,13 +98,13 @@ export class Transport {
    * until the response headers arrive.
    */
   async *stream(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
-    const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${plain(url)}` });
+    const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${withoutQuery(url)}` });
     let body: Dispatcher.ResponseData["body"] | undefined;
     try {
-      body = await this.#retrying(method, options, link.signal, () => this.#open(method, url, options, link.signal));
+      body = await this.#withRetries(method, options, link.signal, () => this.#open(method, url, options, link.signal));
       for await (const piece of body) yield piece as Uint8Array;
     } catch (error) {
-      throw this.#typed(error, method, url, link.signal);
+      throw this.#typedError(error, method, url, link.signal);
     } finally {
       // Destroyed rather than drained, so that the server notices the disconnect and stops generating.
       body?.on("error", ignore).destroy();
@@ -116,23 +121,23 @@ export class Transport {
   #call(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<HttpAnswer> {
     const { signal, timeoutMs } = options;
     if (timeoutMs !== undefined) return this.#callWithin(timeoutMs, method, url, options);
-    // Hundreds of requests may share one signal, and each removes its listener.
+    // Hundreds of requests may share one signal, which would trigger Node's warning about a leak; each removes its listener.
     if (signal !== undefined) setMaxListeners(0, signal);
-    return this.#retrying(method, options, signal, () => this.#send(method, url, options, signal));
+    return this.#withRetries(method, options, signal, () => this.#send(method, url, options, signal));
   }
 
   /** Sends a request with retries, within `timeoutMs` for all attempts together. */
   async #callWithin(timeoutMs: number, method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<HttpAnswer> {
-    const link = linkAbort(options.signal, { timeoutMs, label: `${method} ${plain(url)}` });
+    const link = linkAbort(options.signal, { timeoutMs, label: `${method} ${withoutQuery(url)}` });
     try {
-      return await this.#retrying(method, options, link.signal, () => this.#send(method, url, options, link.signal));
+      return await this.#withRetries(method, options, link.signal, () => this.#send(method, url, options, link.signal));
     } finally {
       link.dispose();
     }
   }
 
   /** Runs `send` with the retry policy of the request. */
-  #retrying<T>(
+  #withRetries<T>(
     method: Dispatcher.HttpMethod,
     options: RequestOptions,
     signal: AbortSignal | undefined,
@@ -151,7 +156,7 @@ export class Transport {
       options.onHeaders?.(answer.headers);
       return answer;
     } catch (error) {
-      throw this.#typed(error, method, url, signal);
+      throw this.#typedError(error, method, url, signal);
     }
   }
 
@@ -169,13 +174,13 @@ export class Transport {
       options.onHeaders?.(headers);
       return body;
     } catch (error) {
-      throw this.#typed(error, method, url, signal);
+      throw this.#typedError(error, method, url, signal);
     }
   }
 
   /** Returns the request in the form of undici. */
   #request(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Dispatcher.RequestOptions & { readonly origin: string } {
-    const { origin, path } = split(url, options.query);
+    const { origin, path } = addressOf(url, options.query);
     const headers: Record<string, string> = { accept: "application/json", ...options.headers };
     if (this.#apiKey !== null) headers["authorization"] = `Bearer ${this.#apiKey}`;
     if (options.idempotencyKey !== undefined) headers["idempotency-key"] = options.idempotencyKey;
@@ -194,35 +199,32 @@ export class Transport {
     };
   }
 
+  /** Creates the error of a response with an error status and the body `text`. */
   #httpError(method: string, url: string, status: number, headers: IncomingHttpHeaders, text: string): HttpError {
     const facts = readErrorBody(text);
-    return new HttpError(this.#redact(`${method} ${plain(url)} answered ${status}: ${facts.message ?? "no message"}`), {
+    return new HttpError(this.#redact(`${method} ${withoutQuery(url)} answered ${status}: ${facts.message ?? "no message"}`), {
       status,
       type: facts.type,
       param: facts.param,
       serviceCode: facts.serviceCode,
       reason: facts.message === null ? null : this.#redact(facts.message),
-      requestId: first(headers["x-request-id"]) ?? null,
-      retryAfterMs: readRetryAfter(first(headers["retry-after"])),
+      requestId: firstValue(headers["x-request-id"]) ?? null,
+      retryAfterMs: readRetryAfter(firstValue(headers["retry-after"])),
       retryable: isRetryableStatus(status),
     });
   }
 
   /** Converts errors of undici to typed errors. Typed errors pass unchanged; an abort becomes the signal's reason. */
-  #typed(error: unknown, method: string, url: string, signal: AbortSignal | undefined): unknown {
+  #typedError(error: unknown, method: string, url: string, signal: AbortSignal | undefined): unknown {
     if (signal?.aborted) return signal.reason;
     if (error instanceof HttpError || error instanceof ProtocolError || error instanceof ConnectionError || isAbort(error)) return error;
     if (!(error instanceof Error)) return error;
     const code = "code" in error && typeof error.code === "string" ? error.code : null;
     if (code === null) return error;
     const isBeforeSend = error instanceof errors.ConnectTimeoutError || BEFORE_SEND.has(code);
-    return new ConnectionError(
-      `${method} ${plain(url)} got no ${isBeforeSend ? "connection" : "complete answer"}: ${this.#redact(error.message)} (${code})`,
-      {
-        cause: error,
-        isBeforeSend,
-      },
-    );
+    const missing = isBeforeSend ? "connection" : "complete answer";
+    const message = `${method} ${withoutQuery(url)} got no ${missing}: ${this.#redact(error.message)} (${code})`;
+    return new ConnectionError(message, { cause: error, isBeforeSend });
   }
 
   /** Removes the API key from a text, in case a service echoes a header in its response. */
@@ -235,7 +237,7 @@ export class Transport {
 const BEFORE_SEND = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
 
 /** Splits a URL into the origin and path that undici expects, and appends the query to the path. */
-function split(url: string, query: RequestOptions["query"]): { readonly origin: string; readonly path: string } {
+function addressOf(url: string, query: RequestOptions["query"]): { readonly origin: string; readonly path: string } {
   const cached = query === undefined ? addresses.get(url) : undefined;
   if (cached !== undefined) return cached;
   const target = new URL(url);
@@ -257,11 +259,12 @@ function isSuccess(status: number): boolean {
 }
 
 /** Returns the URL without query and fragment, for messages. */
-function plain(url: string): string {
+function withoutQuery(url: string): string {
   return url.replace(/[?#].*$/, "");
 }
 
-function first(header: string | string[] | undefined): string | undefined {
+/** Returns the first value of a header that may be repeated. */
+function firstValue(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header[0] : header;
 }
 
@@ -274,10 +277,13 @@ function ignore(): void {}
 function toJson(value: unknown): string {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
   if (!hasBigint(value)) return JSON.stringify(value);
-  const bigints = Object.entries(value).filter(([, field]) => typeof field === "bigint");
-  const withoutBigints = JSON.stringify({ ...value, ...Object.fromEntries(bigints.map(([name]) => [name, undefined])) });
-  const written = bigints.map(([name, field]) => `${JSON.stringify(name)}:${String(field)}`).join(",");
-  return withoutBigints === "{}" ? `{${written}}` : `{${written},${withoutBigints.slice(1)}`;
+  const fields = Object.entries(value);
+  const bigints = fields
+    .filter(([, field]) => typeof field === "bigint")
+    .map(([name, field]) => `${JSON.stringify(name)}:${String(field)}`);
+  const withoutBigints = JSON.stringify(Object.fromEntries(fields.filter(([, field]) => typeof field !== "bigint")));
+  if (withoutBigints === "{}") return `{${bigints.join(",")}}`;
+  return `{${bigints.join(",")},${withoutBigints.slice(1)}`;
 }
 
 /** Whether any top-level field is a bigint. A plain loop, because it runs for every request. */

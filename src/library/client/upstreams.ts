@@ -1,3 +1,4 @@
+/** The `upstreams` resource of the client: lists the servers to which the service forwards chat completions, and drains them. */
 import { upstreamServer, upstreamServerList, type UpstreamServer } from "../../base/schema/index.ts";
 import { callJson, type Api, type CallOptions } from "./api.ts";
 import { parseResponse } from "./options.ts";
@@ -53,13 +54,13 @@ const PATH = "/v1/preview/upstreams";
 
 /** Creates the `upstreams` resource of a connection. */
 export function upstreamsResource(api: Api): Upstreams {
-  const read = (answer: unknown): UpstreamInfo[] =>
+  const toServers = (answer: unknown): UpstreamInfo[] =>
     parseResponse(upstreamServerList, answer, "upstream servers").data.map((server) => fromWire(upstreamServer, server));
-  const change = async (url: string, isDrained: boolean, options: CallOptions): Promise<UpstreamInfo[]> =>
-    read(await callJson(api, "PUT", PATH, { json: { url, drained: isDrained }, ...options }));
+  const update = async (json: { readonly url: string; readonly drained: boolean }, options: CallOptions): Promise<UpstreamInfo[]> =>
+    toServers(await callJson(api, "PUT", PATH, { json, ...options }));
   return {
-    list: async (options = {}) => read(await callJson(api, "GET", PATH, options)),
-    drain: (url, options = {}) => change(url, true, options),
-    resume: (url, options = {}) => change(url, false, options),
+    list: async (options = {}) => toServers(await callJson(api, "GET", PATH, options)),
+    drain: (url, options = {}) => update({ url, drained: true }, options),
+    resume: (url, options = {}) => update({ url, drained: false }, options),
   };
 }

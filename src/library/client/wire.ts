@@ -194,7 +194,7 @@ export type SftOptions = Partial<CamelKeys<SftConfig> & CamelKeys<SftExperimenta
 /** Settings of a preference job: its `config` in camelCase. Absent settings have the service's defaults. */
 export type PreferenceOptions = Partial<CamelKeys<PreferenceConfig>>;
 
-/** Converts the fields of `schema` to camelCase. An absent field becomes null, and a field that the schema lacks is left out. */
+/** Converts the names of the fields of `schema` to camelCase, not of nested ones. Absent fields become null; unknown ones are left out. */
 export function fromWire<S extends z.ZodRawShape>(schema: z.ZodObject<S>, wire: z.output<z.ZodObject<S>>): FromWire<S> {
   const fields = wire as Readonly<Record<string, unknown>>;
   return Object.fromEntries(Object.keys(schema.shape).map((key) => [camelCase(key), fields[key] ?? null])) as FromWire<S>;
@@ -213,8 +213,8 @@ export function toWire<S extends z.ZodRawShape>(
   schema: z.ZodObject<S>,
   options: Partial<CamelKeys<z.input<z.ZodObject<S>>>>,
 ): Record<string, unknown> {
-  const given = options as Readonly<Record<string, unknown>>;
-  const fields = Object.keys(schema.shape).map((key) => [key, given[camelCase(key)]]);
+  const values = options as Readonly<Record<string, unknown>>;
+  const fields = Object.keys(schema.shape).map((key) => [key, values[camelCase(key)]]);
   return Object.fromEntries(fields.filter(([, value]) => value !== undefined));
 }
 
@@ -240,8 +240,8 @@ export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
       return {
         type: "warning",
         id,
-        code: textOr("unknown", data["code"]),
-        message: textOr(NO_REASON, data["message"]),
+        code: textOr(data["code"], "unknown"),
+        message: textOr(data["message"], NO_REASON),
         value: numberOrNull(data["value"]),
         threshold: numberOrNull(data["threshold"]),
       };
@@ -250,16 +250,18 @@ export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
     case "training_failed":
       // Second event of a cancelled job, for clients of the hosted interface, which has no `training_cancelled`.
       if (data["cancelled"] === true) return { type: "training-cancelled", id };
-      return { type: "training-failed", id, message: textOr(NO_REASON, data["error_message"]) };
+      return { type: "training-failed", id, message: textOr(data["error_message"], NO_REASON) };
     case "training_cancelled":
       return { type: "training-cancelled", id };
   }
 }
 
-function textOr(placeholder: string, value: unknown): string {
+/** Returns a text; the placeholder for a missing value or one of another type. */
+function textOr(value: unknown, placeholder: string): string {
   return typeof value === "string" ? value : placeholder;
 }
 
+/** Returns a number; null for a missing value or one of another type. */
 function numberOrNull(value: unknown): number | null {
   return typeof value === "number" ? value : null;
 }
