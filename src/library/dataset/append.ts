@@ -1,9 +1,11 @@
+/** Append-only JSON Lines file, to which a run writes its records and from which it resumes after a crash. */
 import { open, type FileHandle } from "node:fs/promises";
 import { DataError } from "../../base/errors.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Block size in bytes of the backward search for a file's last line end. */
 const TAIL_BYTES = 64 * 1024;
+/** Byte of `\n`. */
 const NEW_LINE = 0x0a;
 
 /**
@@ -15,7 +17,7 @@ export class JsonLog {
   readonly path: string;
   readonly #file: FileHandle;
   /** Settles when the last queued operation has ended; never rejects. */
-  #tail: Promise<void> = Promise.resolve();
+  #lastOperation: Promise<void> = Promise.resolve();
 
   private constructor(path: string, file: FileHandle) {
     this.path = path;
@@ -55,9 +57,7 @@ export class JsonLog {
       const { size } = await this.#file.stat();
       const bytes = Buffer.from(`${text}\n`);
       try {
-        let written = 0;
-        while (written < bytes.length)
-          written += (await this.#file.write(bytes, written, bytes.length - written, size + written)).bytesWritten;
+        await writeAll(this.#file, bytes, size);
       } catch (error) {
         // A full disk must not leave half a line in the middle of the file.
         await this.#file.truncate(size).catch(() => undefined);
@@ -78,21 +78,31 @@ export class JsonLog {
 
   /** Runs an operation after all earlier ones. */
   #inTurn(work: () => Promise<void>): Promise<void> {
-    const turn = this.#tail.then(work);
-    this.#tail = turn.catch(() => undefined);
+    const turn = this.#lastOperation.then(work);
+    this.#lastOperation = turn.catch(() => undefined);
     return turn;
   }
 }
 
-/** Returns the offset after the last complete line; all later bytes are a torn line. */
+/** Writes all bytes at `position`; a single write may be partial. */
+async function writeAll(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
+  let writtenBytes = 0;
+  while (writtenBytes < bytes.length) {
+    const { bytesWritten } = await file.write(bytes, writtenBytes, bytes.length - writtenBytes, position + writtenBytes);
+    writtenBytes += bytesWritten;
+  }
+}
+
+/** Returns the offset after the last complete line of a file with `size` bytes; all later bytes are a torn line. */
 async function lastLineEnd(file: FileHandle, size: number): Promise<number> {
-  const buffer = Buffer.alloc(Math.min(TAIL_BYTES, size));
-  for (let end = size; end > 0;) {
-    const start = Math.max(0, end - buffer.length);
-    const { bytesRead } = await file.read(buffer, 0, end - start, start);
-    const newLine = buffer.subarray(0, bytesRead).lastIndexOf(NEW_LINE);
-    if (newLine >= 0) return start + newLine + 1;
-    end = start;
+  const block = Buffer.alloc(Math.min(TAIL_BYTES, size));
+  let blockEnd = size;
+  while (blockEnd > 0) {
+    const blockStart = Math.max(0, blockEnd - block.length);
+    const { bytesRead } = await file.read(block, 0, blockEnd - blockStart, blockStart);
+    const newLine = block.subarray(0, bytesRead).lastIndexOf(NEW_LINE);
+    if (newLine >= 0) return blockStart + newLine + 1;
+    blockEnd = blockStart;
   }
   return 0;
 }

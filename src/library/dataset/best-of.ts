@@ -1,3 +1,4 @@
+/** Selection of the best trajectories of each group, for rejection sampling. */
 import { ArgumentError } from "../../base/errors.ts";
 import { refuse } from "../../base/util/values.ts";
 import { TrajectoryGroup, type Trajectory } from "../../base/trajectory/index.ts";
@@ -75,6 +76,7 @@ function bestOfGroup(
   { n, minReward = -Infinity, distinct }: Pick<BestOfOptions, "minReward" | "distinct"> & { readonly n: number },
 ): Trajectory[] {
   const best: Trajectory[] = [];
+  /** Sampled texts of the selected trajectories, if `distinct`. */
   const texts = new Set<string>();
   // The sort is stable: trajectories with equal rewards keep their order.
   for (const trajectory of trajectories.toSorted((a, b) => b.reward - a.reward)) {
@@ -89,6 +91,7 @@ function bestOfGroup(
   return best;
 }
 
+/** Whether all trajectories of a group have the same reward. */
 function isConstant({ rewards }: TrajectoryGroup): boolean {
   return rewards.every((reward) => reward === rewards[0]);
 }

@@ -1,3 +1,7 @@
+/**
+ * Chat JSON Lines, the common format of supervised fine-tuning: reading, writing, and conversion from and to trajectories. In every function,
+ * `where` is the beginning of error messages: `<file>:<line>`, or the number of the example.
+ */
 import type { z } from "zod";
 import { DataError } from "../../base/errors.ts";
 import { jsonObject } from "../../base/schema/common.ts";
@@ -28,8 +32,9 @@ export interface ChatExample {
   readonly weight?: number | undefined;
 }
 
-/** Keys of a chat line that {@link ChatExample} names in camelCase. */
+/** Key of {@link ChatExample.parallelToolCalls} in a line. */
 const PARALLEL = "parallel_tool_calls";
+/** Key of {@link ChatExample.chatTemplateKwargs} in a line. */
 const KWARGS = "chat_template_kwargs";
 
 /**
@@ -82,7 +87,8 @@ export function writeChatJsonl(
   const lines = async function* () {
     let index = 0;
     for await (const each of examples) {
-      const where = `Example ${++index}`;
+      index++;
+      const where = `Example ${index}`;
       if (Trajectory.isInstance(each)) for (const example of examplesOf(each)) yield toLine(example, where);
       else yield toLine(each, where);
     }
@@ -175,25 +181,29 @@ function checkedExample(example: ChatExample, where: string): ChatExample {
   if (!Array.isArray(example.messages) || example.messages.length === 0)
     throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
   const messages = (example.messages as readonly unknown[]).map((value, index) => {
-    const message = parsed(requestMessage, value, `${where}: expected a message with a \`role\` and \`content\` at \`messages.${index}`);
+    const message = parsedWith(
+      requestMessage,
+      value,
+      `${where}: expected a message with a \`role\` and \`content\` at \`messages.${index}`,
+    );
     checkWeight(message, `${where}: \`messages.${index}.weight\``);
     return message;
   });
   if (tools !== undefined && !Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
-  const readTools = (tools as readonly unknown[] | undefined)?.map((value, index) =>
-    parsed(tool, value, `${where}: expected a function tool at \`tools.${index}`),
+  const parsedTools = (tools as readonly unknown[] | undefined)?.map((value, index) =>
+    parsedWith(tool, value, `${where}: expected a function tool at \`tools.${index}`),
   );
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
     throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
   }
   if (chatTemplateKwargs !== undefined)
-    parsed(jsonObject, chatTemplateKwargs, `${where}: expected an object of template variables by name at \`${KWARGS}`);
+    parsedWith(jsonObject, chatTemplateKwargs, `${where}: expected an object of template variables by name at \`${KWARGS}`);
   const { error } = exampleWeight.optional().safeParse(weight);
   if (error !== undefined) throw new DataError(`${where}: \`weight\`: ${error.issues[0]?.message ?? "invalid"}`);
   if (!messages.some(isTrained)) {
     throw new DataError(`${where}: expected at least one assistant message, not of \`weight: 0\`; there is nothing to train in it`);
   }
-  return { ...example, messages, ...(readTools === undefined ? {} : { tools: readTools }) };
+  return { ...example, messages, ...(parsedTools === undefined ? {} : { tools: parsedTools }) };
 }
 
 /**
@@ -203,7 +213,7 @@ function checkedExample(example: ChatExample, where: string): ChatExample {
  *   the closing backtick follow.
  * @throws DataError `E_DATA` with `expected`, the path and the schema's message.
  */
-function parsed<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
+function parsedWith<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
   const { data, error } = schema.safeParse(value);
   if (error === undefined) return data;
   const [issue] = error.issues;

@@ -1,3 +1,4 @@
+/** Lazy sequence of trajectories with chained stages. `operators.ts` implements the stages; this class validates their arguments. */
 import { ConfigError } from "../../base/errors.ts";
 import { refuse } from "../../base/util/values.ts";
 import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
@@ -208,8 +209,8 @@ export class Dataset implements AsyncIterable<Trajectory> {
    */
   rescore<S = unknown>(rewards: readonly RewardLike<S>[], ...[options = {}]: RescoreArguments<S>): Dataset {
     const { scenario: scenarioOf, signal = new AbortController().signal } = options;
-    const checked = normalizedRewards(rewards, RESCORE);
-    if (checked.length === 0) throw new ConfigError(`Expected ${RESCORE} to get at least one reward`, { param: "rewards" });
+    const namedRewards = normalizedRewards(rewards, RESCORE);
+    if (namedRewards.length === 0) throw new ConfigError(`Expected ${RESCORE} to get at least one reward`, { param: "rewards" });
     return this.#withStage((records) =>
       mapped(records, async (trajectory, index) => {
         signal.throwIfAborted();
@@ -217,7 +218,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
         const scenario = (await scenarioOf?.(trajectory)) as S;
         const id = trajectory.metadata["scenario_id"];
         const subject = () => `${RESCORE}, trajectory at index ${index}${id === undefined ? "" : ` with scenario \`${id}\``}`;
-        return scored(trajectory, { rewards: checked, scenario, subject, signal });
+        return scored(trajectory, { rewards: namedRewards, scenario, subject, signal });
       }),
     );
   }
@@ -282,6 +283,7 @@ function toSeed(seed: number | bigint): bigint {
   refuse("seed", "an integer", seed);
 }
 
+/** @throws ArgumentError `E_ARGUMENT` if `by` is neither a known identity nor a function. */
 function checkIdentity(by: Identity): void {
   if (by === "messages" || by === "trajectory" || typeof by === "function") return;
   refuse("by", '"messages", "trajectory" or a function', by);

@@ -13,10 +13,12 @@ const promptCompletion = z.looseObject({
   prompt: z.union([z.string(), z.array(z.unknown())]),
   completion: z.union([z.string(), z.array(z.unknown())]),
 });
+/** Schema of ShareGPT: the turns of a conversation, each with its author and text. */
 const shareGpt = z.looseObject({
   conversations: z.array(z.looseObject({ from: z.string(), value: z.string() })).min(1),
   system: z.string().optional(),
 });
+/** Schema of Alpaca: one instruction, optionally with an input, and the answer. */
 const alpaca = z.looseObject({
   instruction: z.string(),
   input: z.string().optional(),
@@ -50,22 +52,22 @@ export function formatOf(value: unknown): ExampleFormat {
  */
 export function toChatLine(value: unknown, format: "prompt-completion" | "sharegpt" | "alpaca", where: string): unknown {
   if (format === "prompt-completion") {
-    const { prompt, completion, tools } = checked(promptCompletion, value, format, where);
+    const { prompt, completion, tools } = parseAs(promptCompletion, value, format, where);
     const context = messagesOf(prompt, "user").map((message) => (isAssistant(message) ? { ...message, weight: 0 } : message));
     return { messages: [...context, ...messagesOf(completion, "assistant")], ...(tools === undefined ? {} : { tools }) };
   }
   if (format === "sharegpt") {
-    const { conversations, system } = checked(shareGpt, value, format, where);
-    return {
-      messages: [...systemMessage(system), ...conversations.map(({ from, value: content }) => ({ role: roleOf(from, where), content }))],
-    };
+    const { conversations, system } = parseAs(shareGpt, value, format, where);
+    const turns = conversations.map(({ from, value: content }) => ({ role: roleOf(from, where), content }));
+    return { messages: [...systemMessage(system), ...turns] };
   }
-  const { instruction, input = "", output, system } = checked(alpaca, value, format, where);
+  const { instruction, input = "", output, system } = parseAs(alpaca, value, format, where);
   const content = input === "" ? instruction : `${instruction}\n\n${input}`;
   return { messages: [...systemMessage(system), { role: "user", content }, { role: "assistant", content: output }] };
 }
 
-function checked<T>(schema: z.ZodType<T>, value: unknown, format: ExampleFormat, where: string): T {
+/** Parses a line with the schema of its format. @throws DataError `E_DATA` that starts with `where`. */
+function parseAs<T>(schema: z.ZodType<T>, value: unknown, format: ExampleFormat, where: string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;

@@ -1,3 +1,4 @@
+/** Reading and validation of files with training examples in any of the formats of `example-formats.ts`. */
 import { DataError } from "../../base/errors.ts";
 import type { Trajectory } from "../../base/trajectory/index.ts";
 import { parseJson } from "../../base/util/values.ts";
@@ -72,7 +73,8 @@ export function readExamples(patterns: Patterns, options: ReadOptions = {}): Dat
  */
 export async function validateExamples(patterns: Patterns, { signal }: Pick<ReadOptions, "signal"> = {}): Promise<ValidatedExamples> {
   const invalid: InvalidLine[] = [];
-  let [lines, examples] = [0, 0];
+  let lines = 0;
+  let examples = 0;
   const formats: Partial<Record<ExampleFormat, number>> = {};
   for (const file of await expandPaths(patterns)) {
     for await (const { line, text } of readLines(file, { signal })) {
@@ -81,7 +83,7 @@ export async function validateExamples(patterns: Patterns, { signal }: Pick<Read
       lines++;
       const where = `${file}:${line}`;
       try {
-        const value = unversioned(parsed(text, where), where);
+        const value = unversioned(parseLine(text, where), where);
         examples += examplesOf(value, where).length;
         const format = formatOf(value);
         formats[format] = (formats[format] ?? 0) + 1;
@@ -103,7 +105,7 @@ function examplesOf(value: unknown, where: string): readonly Trajectory[] {
 }
 
 /** Parses the text of a line. @param text - Null if the line is not valid UTF-8. */
-function parsed(text: string | null, where: string): unknown {
+function parseLine(text: string | null, where: string): unknown {
   const value = text === null ? undefined : parseJson(text);
   if (value !== undefined) return value;
   throw new DataError(`${where}: expected one JSON value on the line${text === null ? "; it is not UTF-8" : ""}`);

@@ -1,3 +1,4 @@
+/** Reading and writing of JSON Lines files, plain or compressed: values in, values out. `lines.ts` splits the bytes into lines. */
 import { createHash, randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
@@ -89,14 +90,17 @@ async function jsonParser(): Promise<(text: string) => { readonly value: unknown
   const parser = ndjson.parse({ strict: false, decodeStrings: false } as ParseOptions) as unknown as Transform & { matcher?: unknown };
   // Line separator of the parser. A plain string is much faster than its default regular expression.
   parser.matcher = "\n";
-  // The parser holds no row when the next line arrives, so it responds synchronously.
-  const rowOf = (line: string): unknown => (parser.write(line), parser.read());
+  // The parser holds no row when the next line arrives, so that the row of a line can be read at once.
+  const rowOf = (line: string): unknown => {
+    parser.write(line);
+    return parser.read();
+  };
   return (text) => {
     if (text.startsWith("{") && text.endsWith("\n")) {
       const value = rowOf(text);
       return value === null ? null : { value };
     }
-    // Other values are wrapped in an array, because a row of null would end the parser.
+    // Other values than objects are wrapped in an array, because a row of null would end the parser.
     const row = rowOf(`[${text.replace(/\r?\n$/u, "")}]\n`) as unknown[] | null;
     return row?.length === 1 ? { value: row[0] } : null;
   };
@@ -133,7 +137,7 @@ export async function writeJsonLines(
   const lines = async function* () {
     for await (const value of values) {
       count++;
-      yield Buffer.from(`${encode(value, path, count)}\n`);
+      yield Buffer.from(`${toJson(value, path, count)}\n`);
     }
   };
   /** Passes on the bytes of the file and computes their size and hash. */
@@ -144,6 +148,7 @@ export async function writeJsonLines(
       yield chunk;
     }
   };
+  // `flush` syncs the file before the stream closes, so that the rename never publishes a file without its data.
   const sink = createWriteStream(temporary, { flags: "wx", flush: true });
   try {
     const options = signal === undefined ? {} : { signal };
@@ -161,7 +166,7 @@ export async function writeJsonLines(
 }
 
 /** Returns the JSON of an item. @throws DataError `E_DATA` for a value that JSON cannot represent. */
-function encode(value: unknown, path: string, line: number): string {
+function toJson(value: unknown, path: string, line: number): string {
   try {
     const text = JSON.stringify(value) as string | undefined;
     if (text === undefined) throw new Error(`${typeof value} has no JSON form`);
@@ -183,7 +188,7 @@ function refuseNonFinite(value: unknown, key: string): void {
   if (typeof value === "number") {
     if (!Number.isFinite(value)) throw new Error(`\`${key}\` is ${value}, which JSON cannot hold`);
   } else if (Array.isArray(value)) {
-    for (const inner of value) refuseNonFinite(inner, key);
+    for (const item of value) refuseNonFinite(item, key);
   } else if (typeof value === "object" && value !== null) {
     const { toJSON } = value as { readonly toJSON?: unknown };
     if (typeof toJSON === "function") return refuseNonFinite(toJSON.call(value, key), key);

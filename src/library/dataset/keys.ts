@@ -1,3 +1,4 @@
+/** Equality of trajectories: texts and hashes by which `Dataset` removes duplicates and splits, and by which messages are compared. */
 import { createHash } from "node:crypto";
 import { ArgumentError } from "../../base/errors.ts";
 import type { RequestMessage } from "../../base/schema/index.ts";
@@ -33,19 +34,19 @@ export function messagesText(messages: readonly RequestMessage[]): string {
 
 /** Replaces each tool-call id by the number of its first appearance in the conversation, because servers choose ids at random. */
 function withNumberedCalls(messages: readonly RequestMessage[]): RequestMessage[] {
-  const order = new Map<string, string>();
-  const numbered = (id: string): string => {
-    if (!order.has(id)) order.set(id, String(order.size));
-    return order.get(id) as string;
+  const numbers = new Map<string, string>();
+  /** Returns an object with the id in `key`, if it has one, replaced by its number. */
+  const withNumber = <K extends string, T extends { readonly [Key in K]?: string | null | undefined }>(object: T, key: K): T => {
+    const id = object[key];
+    if (typeof id !== "string") return object;
+    if (!numbers.has(id)) numbers.set(id, String(numbers.size));
+    return { ...object, [key]: numbers.get(id) };
   };
-  const isText = (id: string | null | undefined): id is string => typeof id === "string";
-  return messages.map((message) => ({
-    ...message,
-    ...(message.tool_calls
-      ? { tool_calls: message.tool_calls.map((call) => (isText(call.id) ? { ...call, id: numbered(call.id) } : call)) }
-      : {}),
-    ...(isText(message.tool_call_id) ? { tool_call_id: numbered(message.tool_call_id) } : {}),
-  }));
+  return messages.map((message) => {
+    // The calls of a message come before the id that it answers, which fixes the order of the numbers.
+    const calls = message.tool_calls?.map((call) => withNumber(call, "id"));
+    return withNumber(calls === undefined ? message : { ...message, tool_calls: calls }, "tool_call_id");
+  });
 }
 
 /** Converts a scalar to text that distinguishes `1` from `"1"`, and null from undefined. */
@@ -58,6 +59,11 @@ export function digestOf(...texts: readonly string[]): Buffer {
   const hash = createHash("sha256");
   for (const text of texts) hash.update(`${text.length}:`).update(text);
   return hash.digest();
+}
+
+/** Returns a hash of texts as a fraction in [0, 1): the first 48 bits of {@link digestOf}, the largest size that `readUIntBE` reads. */
+export function hashFraction(...texts: readonly string[]): number {
+  return digestOf(...texts).readUIntBE(0, 6) / 2 ** 48;
 }
 
 /** Replacer of `JSON.stringify` that sorts the keys of objects, so that their order has no influence. */

@@ -1,3 +1,4 @@
+/** Reading of the lines of a text file as bytes, with line numbers and offsets. */
 import { isAscii, isUtf8 } from "node:buffer";
 import { createReadStream } from "node:fs";
 import { pipeline } from "node:stream";
@@ -24,7 +25,9 @@ export interface LinePosition {
   readonly end: number;
 }
 
+/** Byte of `\n`. */
 const NEWLINE = 0x0a;
+/** Character at the start of a file that some editors add. */
 const BYTE_ORDER_MARK = "\u{feff}";
 /** Read size in bytes: large enough that few lines span chunks, small enough to keep memory use low. */
 const CHUNK_BYTES = 1 << 18;
@@ -50,24 +53,25 @@ export async function* readLines(
   /** Pieces of the current line in earlier chunks. */
   let pieces: Buffer[] = [];
   /** Returns the line that ends with `piece`. */
-  const take = (piece: Buffer, isWhole: boolean): TextLine => {
+  const completeLine = (piece: Buffer, isWhole: boolean): TextLine => {
     const bytes = pieces.length === 0 ? piece : Buffer.concat([...pieces, piece]);
     pieces = [];
     line++;
     offset += bytes.length;
-    const text = decode(bytes);
-    return { line, text: line === 1 && text?.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text, isWhole, end: offset };
+    const decoded = decode(bytes);
+    const text = line === 1 && decoded?.startsWith(BYTE_ORDER_MARK) ? decoded.slice(1) : decoded;
+    return { line, text, isWhole, end: offset };
   };
   try {
     for await (const chunk of source as AsyncIterable<Buffer>) {
-      let start = 0;
-      for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-        yield take(chunk.subarray(start, end + 1), true);
-        start = end + 1;
+      let lineStart = 0;
+      for (let newLine = chunk.indexOf(NEWLINE); newLine !== -1; newLine = chunk.indexOf(NEWLINE, lineStart)) {
+        yield completeLine(chunk.subarray(lineStart, newLine + 1), true);
+        lineStart = newLine + 1;
       }
-      if (start < chunk.length) pieces.push(chunk.subarray(start));
+      if (lineStart < chunk.length) pieces.push(chunk.subarray(lineStart));
     }
-    if (pieces.length > 0) yield take(Buffer.alloc(0), false);
+    if (pieces.length > 0) yield completeLine(Buffer.alloc(0), false);
   } finally {
     source.destroy();
     file.destroy();

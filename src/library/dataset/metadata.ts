@@ -29,26 +29,27 @@ export interface DatasetMetadata extends FileMetadata {
   readonly num_trajectories: number;
 }
 
-/** Properties that a reader needs; the version is checked separately, with an error that names it. */
-const readProperties = z.looseObject({ schema_version: z.unknown(), file: z.string(), num_trajectories: z.int().min(0) });
+/** Schema of the properties that a reader needs; the version is checked separately, with an error that names it. */
+const readerProperties = z.looseObject({ schema_version: z.unknown(), file: z.string(), num_trajectories: z.int().min(0) });
 
 /**
- * Returns the metadata of a written file. Entries of `extra` do not replace the properties of {@link FileMetadata} and the number of lines.
+ * Returns the metadata of a written file.
  *
  * @param countKey - Key of the number of lines.
+ * @param extra - Additional entries. An entry with the name of another property has no effect.
  */
 export function describeFile<K extends "num_trajectories" | "num_pairs">(
   { path, count, sizeBytes, sha256 }: WrittenFile,
   countKey: K,
   extra: Readonly<Record<string, string | number>> = {},
 ): FileMetadata & Readonly<Record<K, number>> {
-  const counted = { [countKey]: count } as Readonly<Record<K, number>>;
+  const countMember = { [countKey]: count } as Readonly<Record<K, number>>;
   return {
     ...extra,
     format: "jsonl",
     schema_version: SCHEMA_VERSION,
     file: basename(path),
-    ...counted,
+    ...countMember,
     size_bytes: sizeBytes,
     sha256,
   };
@@ -81,7 +82,7 @@ export async function statedCount(path: string): Promise<number | null> {
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code !== undefined) return null;
     throw error;
   }
-  const result = readProperties.safeParse(value);
+  const result = readerProperties.safeParse(value);
   if (!result.success || result.data.file !== basename(path)) return null;
   checkVersion(result.data.schema_version, metadataPath);
   return result.data.num_trajectories;

@@ -4,13 +4,16 @@
  */
 import { uniform } from "../../base/util/rng.ts";
 import type { Scalar, Trajectory } from "../../base/trajectory/index.ts";
-import { digestOf, identityText, scalarText, type Identity } from "./keys.ts";
+import { digestOf, hashFraction, identityText, scalarText, type Identity } from "./keys.ts";
 
+/** Input of a stage. */
 type Records = AsyncIterable<Trajectory>;
+/** Output of a stage. */
 type Stage = AsyncGenerator<Trajectory, void, undefined>;
 
-/** Domains of the random draws, so that stages with the same seed draw independent numbers. */
+/** Domain of the random draws of `sample`; stages of different domains draw independent numbers from the same seed. */
 const SAMPLE_DOMAIN = 1;
+/** Domain of the random draws of `shuffle`. */
 const SHUFFLE_DOMAIN = 2;
 /** Exclusive upper bound of a counter of `uniform`. */
 const COUNTER_LIMIT = 2 ** 32;
@@ -23,17 +26,21 @@ export async function* filtered(records: Records, keep: (trajectory: Trajectory)
 /** Yields the results of `change`, which is called with each record and its index. */
 export async function* mapped(records: Records, change: (trajectory: Trajectory, index: number) => Promise<Trajectory>): Stage {
   let index = 0;
-  for await (const record of records) yield await change(record, index++);
+  for await (const record of records) {
+    yield await change(record, index);
+    index++;
+  }
 }
 
 /** Yields the first `count` records. */
 export async function* taken(records: Records, count: number): Stage {
-  let left = count;
-  if (left === 0) return;
+  if (count === 0) return;
+  let remaining = count;
   for await (const record of records) {
     yield record;
-    // Stop before requesting the next record, which may require opening a file.
-    if (--left === 0) return;
+    remaining--;
+    // Stops before it requests the next record, which may require opening a file.
+    if (remaining === 0) return;
   }
 }
 
@@ -41,7 +48,8 @@ export async function* taken(records: Records, count: number): Stage {
 export async function* sampled(records: Records, fraction: number, seed: bigint): Stage {
   let index = 0;
   for await (const record of records) {
-    if (draw(seed, SAMPLE_DOMAIN, index++) < fraction) yield record;
+    if (draw(seed, SAMPLE_DOMAIN, index) < fraction) yield record;
+    index++;
   }
 }
 
@@ -51,8 +59,8 @@ export async function* sampled(records: Records, fraction: number, seed: bigint)
  */
 export async function* shuffled(records: Records, bufferSize: number, seed: bigint): Stage {
   const buffer: Trajectory[] = [];
-  let index = 0;
-  const randomPosition = () => Math.floor(draw(seed, SHUFFLE_DOMAIN, index++) * buffer.length);
+  let draws = 0;
+  const randomPosition = () => Math.floor(draw(seed, SHUFFLE_DOMAIN, draws++) * buffer.length);
   for await (const record of records) {
     if (buffer.length < bufferSize) {
       buffer.push(record);
@@ -77,7 +85,7 @@ export async function* shuffled(records: Records, bufferSize: number, seed: bigi
 export async function* deduped(records: Records, by: Identity): Stage {
   const seen = new Set<string>();
   for await (const record of records) {
-    // The first 16 bytes of the SHA-256, as one character each.
+    // The first 16 bytes of the SHA-256, one character per byte: the shortest string that identifies a trajectory.
     const digest = digestOf(identityText(record, by)).toString("latin1", 0, 16);
     if (seen.has(digest)) continue;
     seen.add(digest);
@@ -103,9 +111,7 @@ export function isInFraction(
   fraction: number,
   { by, seed }: { readonly by: Identity; readonly seed: bigint },
 ): boolean {
-  const digest = digestOf("split", String(seed), identityText(record, by));
-  // The first 48 bits of the hash as a fraction in [0, 1); 48 is the largest size that `readUIntBE` reads.
-  return digest.readUIntBE(0, 6) / 2 ** 48 < fraction;
+  return hashFraction("split", String(seed), identityText(record, by)) < fraction;
 }
 
 /** Returns a random number in (0, 1) for a record. @param index - Number of the draw in its stage, split into two counters. */

@@ -1,3 +1,4 @@
+/** Expansion of paths and globs to files, for all readers of data files. */
 import type { Dirent } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,17 +20,18 @@ const WILDCARD = /[*?{]/;
  * @throws DataError `E_DATA` for a pattern that matches no file.
  */
 export async function expandPaths(patterns: Patterns): Promise<string[]> {
-  const all = new Set<string>();
-  const list = typeof patterns === "string" ? [patterns] : patterns;
-  if (list.length === 0) throw new DataError("Expected at least one path or glob, got none");
-  for (const pattern of list) {
+  const patternList = typeof patterns === "string" ? [patterns] : patterns;
+  if (patternList.length === 0) throw new DataError("Expected at least one path or glob, got none");
+  const paths = new Set<string>();
+  for (const pattern of patternList) {
     const found = await expand(pattern);
     if (found.length === 0) {
-      throw new DataError(`${pattern}: no such file${WILDCARD.test(pattern) ? ": the pattern matches nothing" : ""} (in ${process.cwd()})`);
+      const detail = WILDCARD.test(pattern) ? ": the pattern matches nothing" : "";
+      throw new DataError(`${pattern}: no such file${detail} (in ${process.cwd()})`);
     }
-    for (const path of found.toSorted()) all.add(path);
+    for (const path of found.toSorted()) paths.add(path);
   }
-  return [...all];
+  return [...paths];
 }
 
 /** Returns the files of one pattern; an empty list if it matches nothing. */
@@ -45,16 +47,19 @@ function segmentsOf(pattern: string): string[] {
   return pattern.split("/").filter((part) => part !== "" && part !== ".");
 }
 
-/** Expands `{a,b}` into its alternatives: the leftmost outermost braces first, then recursively the braces that are left. */
+/** Expands `{a,b}` into its alternatives: the leftmost outermost braces first, then recursively the remaining braces. */
 function alternatives(pattern: string): string[] {
   const start = pattern.indexOf("{");
   if (start === -1) return [pattern];
+  /** Alternatives of the outermost braces; the last one is incomplete. */
   const choices = [""];
-  let depth = 0;
-  for (let index = start; index < pattern.length; index++) {
+  /** Number of open braces. */
+  let depth = 1;
+  for (let index = start + 1; index < pattern.length; index++) {
     const letter = pattern.charAt(index);
-    if (letter === "{" && depth++ === 0) continue;
-    if (letter === "}" && --depth === 0) {
+    if (letter === "{") depth++;
+    if (letter === "}") depth--;
+    if (depth === 0) {
       const [before, after] = [pattern.slice(0, start), pattern.slice(index + 1)];
       return choices.flatMap((choice) => alternatives(before + choice + after));
     }
@@ -65,31 +70,33 @@ function alternatives(pattern: string): string[] {
 }
 
 /** Returns the files below `directory` ("" = the working directory) that match the path segments. */
-async function walk(directory: string, [part, ...rest]: readonly string[]): Promise<string[]> {
-  if (part === undefined) return [];
+async function walk(directory: string, [segment, ...remaining]: readonly string[]): Promise<string[]> {
+  if (segment === undefined) return [];
   const pathOf = (name: string) => (directory === "" ? name : join(directory, name));
-  if (part === "**") {
-    const below = (await list(directory)).filter((entry) => entry.isDirectory() && !entry.name.startsWith("."));
-    const deeper = await Promise.all(below.map((entry) => walk(pathOf(entry.name), ["**", ...rest])));
+  if (segment === "**") {
+    const subdirectories = (await list(directory)).filter((entry) => entry.isDirectory() && !entry.name.startsWith("."));
+    const deeper = await Promise.all(subdirectories.map((entry) => walk(pathOf(entry.name), ["**", ...remaining])));
     // `**` as the last segment matches every file below.
-    return [...(await walk(directory, rest.length === 0 ? ["*"] : rest)), ...deeper.flat()];
+    return [...(await walk(directory, remaining.length === 0 ? ["*"] : remaining)), ...deeper.flat()];
   }
-  if (!WILDCARD.test(part)) {
-    if (rest.length > 0) return walk(pathOf(part), rest);
-    return (await isFile(pathOf(part))) ? [pathOf(part)] : [];
-  }
-  const expression = toExpression(part);
+  /** Returns the matching files at and below the path of an entry that matches the first segment. */
+  const filesAt = async (path: string): Promise<string[]> => {
+    if (remaining.length > 0) return walk(path, remaining);
+    return (await isFile(path)) ? [path] : [];
+  };
+  if (!WILDCARD.test(segment)) return filesAt(pathOf(segment));
+  const expression = toExpression(segment);
   const names = (await list(directory)).map((entry) => entry.name).filter((name) => expression.test(name));
-  const found = await Promise.all(
-    names.map(async (name) => (rest.length > 0 ? walk(pathOf(name), rest) : (await isFile(pathOf(name))) ? [pathOf(name)] : [])),
-  );
-  return found.flat();
+  return (await Promise.all(names.map((name) => filesAt(pathOf(name))))).flat();
 }
 
+/** Expressions of the wildcards inside a path segment. */
+const WILDCARD_SOURCES: Readonly<Record<string, string>> = { "*": "[^/]*", "?": "[^/]" };
+
 /** Returns the regular expression of a path segment with `*` and `?`. */
-function toExpression(part: string): RegExp {
-  const source = part.replaceAll(/[.+^${}()|[\]\\*?]/gu, (letter) => (letter === "*" ? "[^/]*" : letter === "?" ? "[^/]" : `\\${letter}`));
-  return new RegExp(`^${part.startsWith(".") ? "" : "(?!\\.)"}${source}$`, "u");
+function toExpression(segment: string): RegExp {
+  const source = segment.replaceAll(/[.+^${}()|[\]\\*?]/gu, (letter) => WILDCARD_SOURCES[letter] ?? `\\${letter}`);
+  return new RegExp(`^${segment.startsWith(".") ? "" : "(?!\\.)"}${source}$`, "u");
 }
 
 /** Returns the entries of a directory; an empty list for a missing path or a file. */
@@ -102,8 +109,8 @@ async function list(directory: string): Promise<Dirent[]> {
   }
 }
 
+/** Whether a path can be read as a file: anything that exists except a directory, including a named pipe. */
 async function isFile(path: string): Promise<boolean> {
-  // Any readable path counts, including a named pipe.
   return stat(path).then(
     (stats) => !stats.isDirectory(),
     () => false,

@@ -1,3 +1,4 @@
+/** Preference pairs: made of trajectory groups, and read from and written to JSON Lines files. */
 import { isDeepStrictEqual } from "node:util";
 import { DataError } from "../../base/errors.ts";
 import { jsonObject } from "../../base/schema/common.ts";
@@ -129,7 +130,10 @@ export function writePreferences(path: string, pairs: PreferencePairs, options: 
 /** Yields validated lines. @throws DataError `E_DATA` for an invalid pair, with its number. */
 export async function* preferenceLines(pairs: PreferencePairs): AsyncGenerator<PreferenceLine> {
   let index = 0;
-  for await (const pair of pairs) yield preferenceLine(checkedPair(pair, `Pair ${++index}`));
+  for await (const pair of pairs) {
+    index++;
+    yield preferenceLine(checkedPair(pair, `Pair ${index}`));
+  }
 }
 
 /** Validates a pair and returns it as the schemas parse it. */
@@ -138,8 +142,9 @@ function checkedPair(pair: PreferencePair, where: string): PreferencePair {
   if (!Array.isArray(prompt)) throw new DataError(`${where}: expected \`prompt\` to be a list of messages`);
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean")
     throw new DataError(`${where}: expected \`parallelToolCalls\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
-  const { names: _, ...read } = readPreferencePair({ prompt, chosen, rejected, tools, chat_template_kwargs: chatTemplateKwargs }, where);
-  return { ...read, ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }) };
+  const line = { prompt, chosen, rejected, tools, chat_template_kwargs: chatTemplateKwargs };
+  const { names: _, ...parsed } = readPreferencePair(line, where);
+  return { ...parsed, ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }) };
 }
 
 /** Returns all pairs of a better and a worse trajectory, the largest differences of rewards first. */
@@ -148,13 +153,15 @@ function rankedPairs({ trajectories }: TrajectoryGroup, minMargin: number): (rea
   const pairs = trajectories.flatMap((better) =>
     trajectories.filter((worse) => isPair(better, worse)).map((worse) => [better, worse] as const),
   );
+  const marginOf = ([better, worse]: readonly [Trajectory, Trajectory]) => better.reward - worse.reward;
   // The sort is stable: pairs with equal differences keep the order of the trajectories.
-  return pairs.toSorted(([a, b], [c, d]) => c.reward - d.reward - (a.reward - b.reward));
+  return pairs.toSorted((a, b) => marginOf(b) - marginOf(a));
 }
 
 /** Returns the pair of two trajectories; null if they have no common prompt with two continuations to train. */
 function pairOf(better: Trajectory, worse: Trajectory, turns: "all" | "last"): PreferencePair | null {
-  const [chosen, rejected] = [conversationOf(better), conversationOf(worse)];
+  const chosen = conversationOf(better);
+  const rejected = conversationOf(worse);
   if (!isDeepStrictEqual(chosen.settings, rejected.settings)) return null;
   const promptLength = commonLength(chosen.messages, rejected.messages);
   const chosenContinuation = continuationOf(chosen.messages.slice(promptLength), turns);

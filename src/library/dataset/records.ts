@@ -1,3 +1,4 @@
+/** Schema version of stored records, and the removal of absent members. */
 import { DataError } from "../../base/errors.ts";
 
 /** Format version of records and `metadata.json` (`schema_version`). Increased when the meaning of a field changes. */

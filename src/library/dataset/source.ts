@@ -1,3 +1,4 @@
+/** Validation of sources and options, for `Dataset` and the selections of groups. */
 import { ArgumentError, ConflictError } from "../../base/errors.ts";
 import { refuse } from "../../base/util/values.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
@@ -6,20 +7,21 @@ import { Trajectory } from "../../base/trajectory/index.ts";
  * Returns an iterable over a source that checks each item. Each iteration starts from the beginning, except for a generator, which can be
  * read only once: a second iteration throws ConflictError `E_CONFLICT`, because the data would silently be empty.
  *
- * @param checked - Returns an item unchanged, or throws for an invalid one.
+ * @param checkItem - Returns an item unchanged, or throws for an invalid one.
  */
-export function checkedSource<T>(source: Iterable<T> | AsyncIterable<T>, checked: (item: T) => T): AsyncIterable<T> {
-  const isReadOnce = "next" in source;
+export function checkedSource<T>(source: Iterable<T> | AsyncIterable<T>, checkItem: (item: T) => T): AsyncIterable<T> {
+  // A generator is its own iterator, so that it has `next`; other iterables create an iterator for each iteration.
+  const isGenerator = "next" in source;
   let isRead = false;
   return {
     async *[Symbol.asyncIterator]() {
-      if (isReadOnce && isRead) {
+      if (isGenerator && isRead) {
         throw new ConflictError(
           "This dataset comes from a generator and was read before; make it of an array, or write it to a file first",
         );
       }
       isRead = true;
-      for await (const item of source) yield checked(item);
+      for await (const item of source) yield checkItem(item);
     },
   };
 }

@@ -1,3 +1,4 @@
+/** Reading and writing of trajectories and groups as JSON Lines, the format in which runs store them. */
 import { DataError } from "../../base/errors.ts";
 import { Trajectory, TrajectoryGroup } from "../../base/trajectory/index.ts";
 import { Dataset } from "./dataset.ts";
@@ -121,15 +122,17 @@ export async function* readRecords(
   options: ReadOptions,
 ): AsyncGenerator<{ readonly value: unknown; readonly where: string }, void, undefined> {
   for (const path of await expandPaths(patterns)) {
-    const expected = await statedCount(path);
+    const expectedCount = await statedCount(path);
     let count = 0;
     for await (const { line, value } of readJsonLines(path, options)) {
       count++;
       const where = `${path}:${line}`;
       yield { value: unversioned(value, where), where };
     }
-    if (expected !== null && expected !== count) {
-      throw new DataError(`${path}: expected ${expected} records, as its metadata.json says, got ${count}; was the file cut or changed?`);
+    if (expectedCount !== null && expectedCount !== count) {
+      throw new DataError(
+        `${path}: expected ${expectedCount} records, as its metadata.json says, got ${count}; was the file cut or changed?`,
+      );
     }
   }
 }
@@ -148,14 +151,16 @@ function isGroup(value: unknown): boolean {
   return typeof value === "object" && value !== null && "trajectories" in value && !("messages_and_choices" in value);
 }
 
+/** Validates a parsed trajectory, whose memory it takes over. @throws DataError `E_DATA` that starts with `where`. */
 function toTrajectory(value: unknown, where: string): Trajectory {
-  const hint = notATrajectory(value);
-  if (hint !== null) throw new DataError(`${where}: ${hint}`);
+  const mismatch = formatMismatch(value);
+  if (mismatch !== null) throw new DataError(`${where}: ${mismatch}`);
   const result = validateTrajectory(value);
   if (result.success) return Trajectory.fromOwned(result.data);
   throw schemaError("trajectory", result.error, where);
 }
 
+/** Validates a parsed group as {@link toTrajectory} does a trajectory. */
 function toGroup(value: unknown, where: string): TrajectoryGroup {
   const result = validateTrajectoryGroup(value);
   if (!result.success) throw schemaError("trajectory group", result.error, where);
@@ -177,7 +182,7 @@ function schemaError(
  * Returns an error message for a value that is not a trajectory, else null. The schema alone would accept any object as an empty
  * trajectory, because every field has a default.
  */
-function notATrajectory(value: unknown): string | null {
+function formatMismatch(value: unknown): string | null {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return "expected a trajectory object";
   if ("messages_and_choices" in value) return null;
   if ("messages" in value) return "expected a trajectory with `messages_and_choices`, got a chat example; `readChatJsonl` reads those";

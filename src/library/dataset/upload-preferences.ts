@@ -1,3 +1,4 @@
+/** Upload of preference pairs as artifacts, for `model.trainPreferences`. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DataError } from "../../base/errors.ts";
@@ -34,6 +35,7 @@ export function uploadPreferences(service: ArtifactUploader, options: UploadPref
   return uploadHalves(service, options, writeHalf);
 }
 
+/** Writes the pairs of one half, training or validation, to a directory. */
 async function writeHalf(directory: string, pairs: PreferencePairs, signal: AbortSignal | undefined): Promise<DescribedFile> {
   await mkdir(directory, { recursive: true });
   const written = await writePreferences(join(directory, "preferences.jsonl"), pairs, { signal });

@@ -1,3 +1,7 @@
+/**
+ * Upload of a dataset as artifacts: one version for each half, the training and the validation data. `uploadHalves` is the sequence of steps,
+ * shared with preference pairs; `upload` resumes and checks one version.
+ */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -144,7 +148,7 @@ export async function uploadHalves<T>(
   const { name, train, validation, signal } = options;
   signal?.throwIfAborted();
   const directory = await mkdtemp(join(tmpdir(), "whetstone-dataset-"));
-  const written = async (param: "train" | "validation", half: T): Promise<DescribedFile> => {
+  const writeHalf = async (param: "train" | "validation", half: T): Promise<DescribedFile> => {
     try {
       return await write(join(directory, param), half, signal);
     } catch (error) {
@@ -154,8 +158,8 @@ export async function uploadHalves<T>(
   };
   try {
     // Both data sets are written before the first upload, so that an invalid item in either prevents uploading.
-    const trainFile = await written("train", train);
-    const validationFile = validation === undefined ? null : await written("validation", validation);
+    const trainFile = await writeHalf("train", train);
+    const validationFile = validation === undefined ? null : await writeHalf("validation", validation);
     if (validationFile === null) return { url: await upload(service, trainFile, options), validationUrl: null };
     const validationUrl = await upload(service, validationFile, { ...options, name: `${name}-validation` });
     const metadata = { ...trainFile.metadata, validation_url: validationUrl };
@@ -184,7 +188,8 @@ async function upload(
     { path: METADATA_FILE, sha256: sha256(text), body: text },
   ];
   // The same content under the same name has the same key, so that a repeated upload resumes its version.
-  const idempotencyKey = `dataset-${sha256(JSON.stringify([entity ?? null, project, name, files.map((file) => file.sha256)]))}`;
+  const identity = [entity ?? null, project, name, files.map((file) => file.sha256)];
+  const idempotencyKey = `dataset-${sha256(JSON.stringify(identity))}`;
   const { id } = await artifacts.create({ project, name, entity, metadata: { ...metadata }, idempotencyKey, signal });
   const before = await artifacts.get(id, { signal });
   const missing = files.filter((file) => !isStored(before, file));
@@ -206,6 +211,7 @@ function isStored({ files }: StoredVersion, { path, sha256: expected }: UploadFi
   return files.some((file) => file.path === path && file.sha256 === expected);
 }
 
+/** Returns the SHA-256 of a text in lowercase hexadecimal. */
 function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }

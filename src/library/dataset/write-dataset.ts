@@ -1,3 +1,4 @@
+/** Writing of a dataset to a directory: the data file, then the `metadata.json` that describes it. */
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { DataError } from "../../base/errors.ts";
@@ -53,15 +54,17 @@ export async function writeDataset(
   await mkdir(directory, { recursive: true });
   const metadataPath = join(directory, METADATA_FILE);
   const trajectories = async function* () {
-    let index = 0;
-    for await (const example of examples) yield trajectoryOf(example, ++index);
-    if (index === 0) throw new DataError(`Expected at least one trajectory to write to ${directory}, got none`);
+    let count = 0;
+    for await (const example of examples) {
+      count++;
+      yield trajectoryOf(example, count);
+    }
+    if (count === 0) throw new DataError(`Expected at least one trajectory to write to ${directory}, got none`);
     // All items are valid, and the next step replaces the old data file: remove its metadata first.
     await rm(metadataPath, { force: true });
   };
-  const written = await writeTrajectories(join(directory, gzip ? "trajectories.jsonl.gz" : "trajectories.jsonl"), trajectories(), {
-    signal,
-  });
+  const dataPath = join(directory, gzip ? "trajectories.jsonl.gz" : "trajectories.jsonl");
+  const written = await writeTrajectories(dataPath, trajectories(), { signal });
   const described = describeFile(written, "num_trajectories", metadata);
   await writeMetadata(metadataPath, described);
   return { ...written, metadata: described };

@@ -33,23 +33,23 @@ interface CommonMembers {
  * @throws DataError `E_DATA` for content that cannot be converted to chat messages, or for several models.
  */
 export async function callsOf(exchanges: ArtExchanges, model: string | undefined, where: string): Promise<RecordedCall[]> {
-  const timed = timedExchanges(exchanges, where);
-  const models = [...new Set(timed.map((each) => each.model))];
+  const all = timedExchanges(exchanges, where);
+  const models = [...new Set(all.map((each) => each.model))];
   if (model === undefined && models.length > 1)
     throw new DataError(`${where}: expected exchanges of one model, got ${shown(models)}; set \`model\` to the trained model`);
+  const selected = all.filter((each) => model === undefined || each.model === model);
   const calls: RecordedCall[] = [];
   const lookup = lookupIn(exchanges);
-  const selected = timed.filter((each) => model === undefined || each.model === model);
-  for (const { exchange, where: place } of selected.toSorted((a, b) => a.start - b.start || a.end - b.end))
-    for (const chat of await translated(exchange, lookup, place)) calls.push({ order: calls.length, ...chat });
+  for (const { exchange, where: position } of selected.toSorted((a, b) => a.start - b.start || a.end - b.end))
+    for (const chat of await translated(exchange, lookup, position)) calls.push({ order: calls.length, ...chat });
   return calls;
 }
 
 /** Returns the exchanges of all APIs in one list, in the order of the file. */
 function timedExchanges({ chat_completions: chats, completions, responses, messages }: ArtExchanges, where: string): TimedExchange[] {
-  const timed = ({ start_time: start, end_time: end, model }: CommonMembers, exchange: Exchange, place: string): TimedExchange => {
+  const timed = ({ start_time: start, end_time: end, model }: CommonMembers, exchange: Exchange, path: string): TimedExchange => {
     const answerModel = exchange.dialect === "generate" ? "" : exchange.answer.model;
-    return { start: Date.parse(start), end: Date.parse(end), model: model ?? answerModel, exchange, where: `${where}.${place}` };
+    return { start: Date.parse(start), end: Date.parse(end), model: model ?? answerModel, exchange, where: `${where}.${path}` };
   };
   return [
     ...chats.map((each, index) =>

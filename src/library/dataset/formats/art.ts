@@ -6,7 +6,7 @@ import type { ReadOptions } from "../jsonl.ts";
 import type { Patterns } from "../paths.ts";
 import { callsOf } from "./art-calls.ts";
 import { artExchanges } from "./art-schema.ts";
-import { convertedTrajectory, isJson, parseDocument, readDocuments, type Json } from "./documents.ts";
+import { convertedTrajectory, isJsonObject, parseDocument, readDocuments, type Json } from "./documents.ts";
 
 /** Options of {@link readArtGroups}. */
 export interface ReadArtOptions extends ReadOptions {
@@ -48,7 +48,7 @@ export function readArtGroups(patterns: Patterns, { model, ...options }: ReadArt
 
 /** Converts a group, or a single trajectory as a group of its own. */
 async function groupOf(value: unknown, model: string | undefined, where: string): Promise<TrajectoryGroup> {
-  if (!isJson(value)) throw new DataError(`${where}: expected a trajectory or a trajectory group of ART, an object`);
+  if (!isJsonObject(value)) throw new DataError(`${where}: expected a trajectory or a trajectory group of ART, an object`);
   if (value["format"] === "art.trajectories")
     throw new DataError(`${where}: expected a plain dump of ART, got its compact form; write it with \`model_dump_json()\``);
   if (!Array.isArray(value["trajectories"])) return new TrajectoryGroup({ trajectories: [await trajectoryOf(value, model, where)] });
@@ -67,7 +67,7 @@ async function groupOf(value: unknown, model: string | undefined, where: string)
 
 /** Converts a trajectory. Its exchanges, if it has some, replace `messages_and_choices`. */
 async function trajectoryOf(value: unknown, model: string | undefined, where: string): Promise<Trajectory> {
-  if (!isJson(value) || !("exchanges" in value || "messages_and_choices" in value))
+  if (!isJsonObject(value) || !("exchanges" in value || "messages_and_choices" in value))
     throw new DataError(`${where}: expected a trajectory of ART with \`exchanges\` or \`messages_and_choices\``);
   const { exchanges, ...members } = value;
   const wire = { ...members, metadata: scalars(value["metadata"]) };
@@ -76,19 +76,20 @@ async function trajectoryOf(value: unknown, model: string | undefined, where: st
   const { histories, drifted } = toHistories(await callsOf(parsed, model, `${where}: exchanges`), null);
   const logs = [...((value["logs"] as string[] | undefined) ?? []), ...drifted.map(driftLine)];
   const { chat_completions: chats, completions, responses, messages } = parsed;
-  const starts = [...chats, ...completions, ...responses, ...messages].map((each) => each.start_time);
-  return convertedTrajectory({ ...wire, ...toHistoryMembers(histories), logs, start_time: starts.toSorted()[0] ?? null }, where);
+  const startTimes = [...chats, ...completions, ...responses, ...messages].map((each) => each.start_time);
+  const startTime = startTimes.toSorted()[0] ?? null;
+  return convertedTrajectory({ ...wire, ...toHistoryMembers(histories), logs, start_time: startTime }, where);
 }
 
 /** Whether a trajectory has exchanges. Invalid ones count, so that the schema reports them. */
 function hasExchanges(exchanges: unknown): boolean {
   if (exchanges === undefined || exchanges === null) return false;
-  return !isJson(exchanges) || Object.values(exchanges).some((list) => !Array.isArray(list) || list.length > 0);
+  return !isJsonObject(exchanges) || Object.values(exchanges).some((list) => !Array.isArray(list) || list.length > 0);
 }
 
 /** Returns metadata with JSON text in place of lists and objects. */
 function scalars(metadata: unknown): unknown {
-  if (!isJson(metadata)) return metadata ?? {};
+  if (!isJsonObject(metadata)) return metadata ?? {};
   const plain: Json = {};
   for (const [name, value] of Object.entries(metadata))
     plain[name] = typeof value === "object" && value !== null ? JSON.stringify(value) : value;

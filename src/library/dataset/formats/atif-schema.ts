@@ -4,6 +4,7 @@ import { z } from "zod";
 /** Version that the writer states. */
 export const ATIF_VERSION = "ATIF-v1.8";
 
+/** Data that the format has no field for. */
 const extra = z.record(z.string(), z.unknown()).nullish();
 
 /** Part of a message's content. */
@@ -16,6 +17,7 @@ const part = z.strictObject({
   source: z.record(z.string(), z.unknown()).nullish(),
 });
 
+/** Content of a message or a result. */
 const content = z.union([z.string(), z.array(part)]);
 
 const toolCall = z.strictObject({

@@ -2,18 +2,18 @@
  * Conversion between the items of a history (messages and choices) and the steps of ATIF.
  *
  * A step cannot hold everything that an item has. The writer therefore rebuilds the item from the finished step, as the reader will, and
- * keeps the difference to the original, the step's own values, under `extra.whetstone`. The reader lays them over the item that it
- * rebuilds.
+ * keeps the difference to the original, the extension values, under `extra.whetstone`. The reader lays the extension values over the item
+ * that it rebuilds.
  */
 import type { AssistantChoice, LogprobEntry, MessageOrChoice, RequestMessage, ToolCall } from "../../../base/schema/index.ts";
 import { isChoice, textOf } from "../../../base/trajectory/messages.ts";
 import { parseJson } from "../../../base/util/values.ts";
 import type { AtifStep } from "./atif-schema.ts";
 import { valueDifference, overlaid } from "./difference.ts";
-import { isJson, type Json } from "./documents.ts";
+import { isJsonObject, type Json } from "./documents.ts";
 
 /** Key of `extra` under which the writer keeps values that ATIF has no field for. */
-const OWN = "whetstone";
+const EXTENSION = "whetstone";
 
 type Content = AtifStep["message"];
 type Result = NonNullable<AtifStep["observation"]>["results"][number];
@@ -21,37 +21,37 @@ type Call = NonNullable<AtifStep["tool_calls"]>[number];
 type Metrics = NonNullable<AtifStep["metrics"]>;
 type Extra = AtifStep["extra"];
 
-/** Returns the own values in `extra`; undefined for a document of another writer. */
-export function ownOf(extra: Extra): Json | undefined {
-  const own = extra?.[OWN];
-  return isJson(own) ? own : undefined;
+/** Returns the extension values in `extra`; undefined for a document of another writer. */
+export function extensionOf(extra: Extra): Json | undefined {
+  const values = extra?.[EXTENSION];
+  return isJsonObject(values) ? values : undefined;
 }
 
-/** Returns the member `extra` with own values; no member for undefined. */
-export function withOwn(own: unknown): { readonly extra?: Json } {
-  return own === undefined ? {} : { extra: { [OWN]: own } };
+/** Returns the member `extra` with extension values; no member for undefined. */
+export function withExtension(values: unknown): { readonly extra?: Json } {
+  return values === undefined ? {} : { extra: { [EXTENSION]: values } };
 }
 
 // Reading.
 
 /** Returns the message or choice of a step, then the messages of its observation. */
 export function itemsOfStep(step: AtifStep): MessageOrChoice[] {
-  const item = overlaid(rebuiltItem(step), ownOf(step.extra)?.["item"]) as MessageOrChoice;
+  const item = overlaid(rebuiltItem(step), extensionOf(step.extra)?.["item"]) as MessageOrChoice;
   return [item, ...(step.observation?.results ?? []).map(messageOfResult)];
 }
 
-/** Converts a result to a message, with its own values. */
+/** Converts a result to a message, with its extension values. */
 function messageOfResult(result: Result): RequestMessage {
-  return overlaid(rebuiltResult(result), ownOf(result.extra)) as RequestMessage;
+  return overlaid(rebuiltResult(result), extensionOf(result.extra)) as RequestMessage;
 }
 
-/** Rebuilds a message from a result alone, without own values. A result without a call is feedback to the agent: a message of the user. */
+/** Rebuilds a message from a result alone, without extension values. A result without a call is feedback to the agent: a message of the user. */
 function rebuiltResult({ source_call_id: id, content }: Result): RequestMessage {
   const isAnswer = id !== undefined && id !== null;
   return { role: isAnswer ? "tool" : "user", content: content ?? "", ...(isAnswer ? { tool_call_id: id } : {}) };
 }
 
-/** Rebuilds an item from a step alone, without own values. */
+/** Rebuilds an item from a step alone, without extension values. */
 function rebuiltItem(step: AtifStep): MessageOrChoice {
   if (step.source !== "agent") return { role: step.source, content: step.message };
   const calls = (step.tool_calls ?? []).map(readCall);
@@ -70,14 +70,14 @@ function agentText(content: Content): string {
   return typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");
 }
 
-/** Converts a tool call of ATIF, with its own values. */
+/** Converts a tool call of ATIF, with its extension values. */
 function readCall(call: Call): ToolCall {
   const rebuilt = {
     id: call.tool_call_id,
     type: "function",
     function: { name: call.function_name, arguments: JSON.stringify(call.arguments) },
   };
-  return overlaid(rebuilt, ownOf(call.extra)) as ToolCall;
+  return overlaid(rebuilt, extensionOf(call.extra)) as ToolCall;
 }
 
 /**
@@ -86,9 +86,10 @@ function readCall(call: Call): ToolCall {
 function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
   if (!metrics || (count ?? 1) > 1) return {};
   const { prompt_token_ids: prompt, completion_token_ids: ids, logprobs } = metrics;
-  const own = metrics.extra?.[OWN];
+  /** Extension values of each token's entry, in the order of the tokens. */
+  const extensions = metrics.extra?.[EXTENSION];
   const entries = logprobs?.map((logprob, index) =>
-    overlaid({ token: tokenName(ids?.[index]), logprob }, Array.isArray(own) ? own[index] : {}),
+    overlaid({ token: tokenName(ids?.[index]), logprob }, Array.isArray(extensions) ? extensions[index] : {}),
   );
   return {
     ...(prompt ? { prompt_token_ids: prompt } : {}),
@@ -118,17 +119,18 @@ export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
       continue;
     }
     const number = steps.length + 1;
-    const step = { step_id: number, ...(isChoice(item) || item.role === "assistant" ? agentStep(item, number) : contextStep(item)) };
+    const isAgentStep = isChoice(item) || item.role === "assistant";
+    const step = { step_id: number, ...(isAgentStep ? agentStep(item, number) : contextStep(item)) };
     const rebuilt = rebuiltItem(step);
-    const own = valueDifference(withEntriesOf(rebuilt, item), rebuilt);
-    steps.push({ ...step, ...withOwn(own === undefined ? undefined : { item: own }) });
+    const difference = valueDifference(withEntriesOf(rebuilt, item), rebuilt);
+    steps.push({ ...step, ...withExtension(difference === undefined ? undefined : { item: difference }) });
   }
   return steps;
 }
 
 /**
  * Returns an item with the log-probabilities of its rebuilt form, so that they do not count as a difference: {@link metricsOf} keeps their
- * own values.
+ * extension values.
  */
 function withEntriesOf(rebuilt: MessageOrChoice, item: MessageOrChoice): MessageOrChoice {
   if (!isChoice(item) || !isChoice(rebuilt) || !item.logprobs?.content) return item;
@@ -146,7 +148,7 @@ function contentOf(message: RequestMessage): Content {
   const { content } = message;
   if (!Array.isArray(content)) return content ?? "";
   const parts = content.flatMap((each) => {
-    const isPlain = isJson(each) && each["type"] === "text" && typeof each["text"] === "string" && Object.keys(each).length === 2;
+    const isPlain = isJsonObject(each) && each["type"] === "text" && typeof each["text"] === "string" && Object.keys(each).length === 2;
     return isPlain ? [{ type: "text" as const, text: each["text"] as string }] : [];
   });
   return parts.length === content.length ? parts : textOf(message);
@@ -157,7 +159,7 @@ function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Res
   const id = message.tool_call_id;
   const isKnown = typeof id === "string" && (calls ?? []).some((call) => call.tool_call_id === id);
   const result = { ...(isKnown ? { source_call_id: id } : {}), content: contentOf(message) };
-  return { ...result, ...withOwn(valueDifference(message, rebuiltResult(result))) };
+  return { ...result, ...withExtension(valueDifference(message, rebuiltResult(result))) };
 }
 
 /** Returns the step of a sampled turn or of another assistant message. @param number - Number of the step, for ids of calls without one. */
@@ -175,36 +177,37 @@ function agentStep(item: AssistantChoice | RequestMessage, number: number): Unnu
   };
 }
 
-/** Converts a tool call to ATIF, with its own values. @param defaultId - Id of a call without one. */
+/** Converts a tool call to ATIF, with its extension values. @param defaultId - Id of a call without one. */
 function callOf(call: ToolCall, defaultId: string): Call {
   const converted = {
     tool_call_id: call.id ?? defaultId,
     function_name: call.function.name,
     arguments: argumentsOf(call.function.arguments),
   };
-  return { ...converted, ...withOwn(valueDifference(call, readCall(converted))) };
+  return { ...converted, ...withExtension(valueDifference(call, readCall(converted))) };
 }
 
-/** Parses arguments; `{}` for text that is not a JSON object, which becomes an own value. */
+/** Parses arguments; `{}` for text that is not a JSON object, which becomes an extension value. */
 function argumentsOf(text: string | null | undefined): Json {
   const value = parseJson(text ?? "");
-  return isJson(value) ? value : {};
+  return isJsonObject(value) ? value : {};
 }
 
-/** Returns tokens and log-probabilities of a turn, with the own values of each token's entry. */
+/** Returns tokens and log-probabilities of a turn, with the extension values of each token's entry. */
 function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
   const { prompt_token_ids: prompt, token_ids: ids, logprobs } = choice;
   const entries = logprobs?.content;
   if (!prompt && !ids && !entries) return {};
-  const own = entries?.map(
+  const extensions = entries?.map(
     (entry, index) => valueDifference(plainEntry(entry), { token: tokenName(ids?.[index]), logprob: entry.logprob }) ?? {},
   );
+  const hasExtensions = extensions?.some((each) => Object.keys(each as Json).length > 0) ?? false;
   return {
     metrics: {
       ...(prompt ? { prompt_tokens: prompt.length, prompt_token_ids: prompt } : {}),
       ...(ids ? { completion_tokens: ids.length, completion_token_ids: ids } : {}),
       ...(entries ? { logprobs: entries.map(({ logprob }) => logprob) } : {}),
-      ...withOwn(own?.some((each) => Object.keys(each as Json).length > 0) ? own : undefined),
+      ...withExtension(hasExtensions ? extensions : undefined),
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Reading and writing of ATIF, the Agent Trajectory Interchange Format of Harbor. Values that ATIF has no field for, the "own values", are
- * written to `extra.whetstone`; a document with this member was written here.
+ * Reading and writing of ATIF, the Agent Trajectory Interchange Format of Harbor. Values that ATIF has no field for, the extension values,
+ * are written to `extra.whetstone`; a document with this member was written by {@link toAtif}.
  */
 import { DataError } from "../../../base/errors.ts";
 import type { History, Tool } from "../../../base/schema/index.ts";
@@ -9,8 +9,8 @@ import { Dataset } from "../dataset.ts";
 import type { Patterns } from "../paths.ts";
 import { writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "../jsonl.ts";
 import { ATIF_VERSION, atifTrajectory, type AtifTrajectory } from "./atif-schema.ts";
-import { itemsOfStep, ownOf, stepsOf, withOwn } from "./atif-steps.ts";
-import { convertedTrajectory, isJson, parseDocument, readDocuments, type Json } from "./documents.ts";
+import { itemsOfStep, extensionOf, stepsOf, withExtension } from "./atif-steps.ts";
+import { convertedTrajectory, isJsonObject, parseDocument, readDocuments, type Json } from "./documents.ts";
 import { harborReward } from "./harbor-reward.ts";
 
 /** Options of {@link toAtif}. */
@@ -68,7 +68,7 @@ export function readAtif(patterns: Patterns, { rewardName = "reward", ...options
     async *[Symbol.asyncIterator]() {
       for await (const { value, where, path } of readDocuments(patterns, options)) {
         const trajectory = parseAtif(value, where);
-        const reward = isOwnDocument(value) ? null : await harborReward(path, rewardName);
+        const reward = isWrittenByToAtif(value) ? null : await harborReward(path, rewardName);
         yield reward === null ? trajectory : trajectory.with(reward);
       }
     },
@@ -98,7 +98,8 @@ export function writeAtif(
   const documents = async function* () {
     let count = 0;
     for await (const trajectory of trajectories) {
-      if (++count > 1 && /\.json(?:\.gz)?$/u.test(path))
+      count++;
+      if (count > 1 && /\.json(?:\.gz)?$/u.test(path))
         throw new DataError(`${path}: expected one trajectory for a .json file, got several; name the file .jsonl`);
       yield toAtif(trajectory, options);
     }
@@ -123,20 +124,25 @@ export function writeAtif(
  * ```
  */
 export function toAtif(trajectory: Trajectory, { agent }: AtifOptions = {}): AtifTrajectory {
-  const { messages_and_choices: items, tools, additional_histories: histories, ...own } = trajectory.toJSON();
+  const { messages_and_choices: items, tools, additional_histories: histories, ...extension } = trajectory.toJSON();
   if (items.length === 0) throw new DataError("Expected a trajectory with at least one message, because ATIF requires a step; got none");
-  const document = documentOf({ messages_and_choices: items, tools }, own, agent);
+  const document = documentOf({ messages_and_choices: items, tools }, extension, agent);
   const embedded = histories
     .filter((history) => history.messages_and_choices.length > 0)
     .map((history, index) => {
-      const { messages_and_choices: _, tools: __, ...rest } = history;
-      return { ...documentOf(history, Object.keys(rest).length > 0 ? rest : undefined, agent), trajectory_id: `history-${index + 1}` };
+      const { messages_and_choices: _, tools: __, ...furtherMembers } = history;
+      const historyExtension = Object.keys(furtherMembers).length > 0 ? furtherMembers : undefined;
+      return { ...documentOf(history, historyExtension, agent), trajectory_id: `history-${index + 1}` };
     });
   return { ...document, ...(embedded.length > 0 ? { subagent_trajectories: embedded } : {}) };
 }
 
-/** Returns the document of one history. @param own - Values to keep under `extra.whetstone`; undefined for none. */
-function documentOf(history: History, own: Json | undefined, agent: AtifAgent = { name: "whetstone", version: "unknown" }): AtifTrajectory {
+/** Returns the document of one history. @param extension - Values to keep under `extra.whetstone`; undefined for none. */
+function documentOf(
+  history: History,
+  extension: Json | undefined,
+  agent: AtifAgent = { name: "whetstone", version: "unknown" },
+): AtifTrajectory {
   const steps = stepsOf(history.messages_and_choices);
   const sum = (name: "prompt_tokens" | "completion_tokens") => steps.reduce((total, { metrics }) => total + (metrics?.[name] ?? 0), 0);
   return {
@@ -153,7 +159,7 @@ function documentOf(history: History, own: Json | undefined, agent: AtifAgent = 
       total_completion_tokens: sum("completion_tokens"),
       total_steps: steps.length,
     },
-    ...withOwn(own),
+    ...withExtension(extension),
   };
 }
 
@@ -173,23 +179,25 @@ export function fromAtif(value: unknown): Trajectory {
   return parseAtif(value, "ATIF");
 }
 
+/** Validates and converts a document. @param where - Beginning of every error message. */
 function parseAtif(value: unknown, where: string): Trajectory {
   const document = parseDocument(atifTrajectory, value, "an ATIF document", where);
   const embedded = descendants(document);
   for (const each of [document, ...embedded]) refuseAgentMedia(each, where);
   const wire = {
-    ...(ownOf(document.extra) ?? foreignValues(document, embedded)),
+    ...(extensionOf(document.extra) ?? foreignValues(document, embedded)),
     ...historyOf(document),
-    additional_histories: embedded.map((each) => ({ ...ownOf(each.extra), ...historyOf(each) })),
+    additional_histories: embedded.map((each) => ({ ...extensionOf(each.extra), ...historyOf(each) })),
   };
   return convertedTrajectory(wire, where);
 }
 
 /** Whether {@link toAtif} wrote a document, which then has the reward and all other values without a field of ATIF. */
-function isOwnDocument(value: unknown): boolean {
-  return isJson(value) && ownOf(value["extra"] as AtifTrajectory["extra"]) !== undefined;
+function isWrittenByToAtif(value: unknown): boolean {
+  return isJsonObject(value) && extensionOf(value["extra"] as AtifTrajectory["extra"]) !== undefined;
 }
 
+/** Returns the steps of a document as messages and choices, with the agent's tools. */
 function historyOf({ steps, agent }: AtifTrajectory): History {
   const tools = (agent.tool_definitions ?? []) as unknown as Tool[];
   return { messages_and_choices: steps.flatMap(itemsOfStep), ...(tools.length > 0 ? { tools } : {}) };

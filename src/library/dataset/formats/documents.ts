@@ -23,7 +23,7 @@ export interface Document {
 }
 
 /** Whether a value is an object other than an array. */
-export function isJson(value: unknown): value is Json {
+export function isJsonObject(value: unknown): value is Json {
   return isRecord(value);
 }
 
@@ -39,6 +39,7 @@ export async function* readDocuments(patterns: Patterns, options: ReadOptions): 
   }
 }
 
+/** Reads a file that is one document. */
 async function readDocument(path: string, { signal }: ReadOptions): Promise<unknown> {
   signal?.throwIfAborted();
   try {

@@ -5,7 +5,7 @@ import { DataError } from "../../../base/errors.ts";
 import { REWARD_PREFIX } from "../../../base/trajectory/scoring.ts";
 import type { TrajectoryChanges } from "../../../base/trajectory/index.ts";
 import { shown } from "../../../base/util/shown.ts";
-import { isJson } from "./documents.ts";
+import { isJsonObject } from "./documents.ts";
 import { isMissingFile } from "../../../base/util/file-system-error.ts";
 
 /**
@@ -19,35 +19,37 @@ import { isMissingFile } from "../../../base/util/file-system-error.ts";
  */
 export async function harborReward(path: string, name: string): Promise<TrajectoryChanges | null> {
   if (basename(dirname(path)) !== "agent") return null;
-  const verifier = join(dirname(dirname(path)), "verifier");
-  const json = join(verifier, "reward.json");
-  const text = await readIfThere(json);
-  if (text !== null) return rewardOf(parsed(text, json), name, json);
-  const plain = join(verifier, "reward.txt");
-  const written = await readIfThere(plain);
-  if (written === null) return null;
+  const verifierDir = join(dirname(dirname(path)), "verifier");
+  const jsonPath = join(verifierDir, "reward.json");
+  const json = await readIfThere(jsonPath);
+  if (json !== null) return rewardOf(parseReward(json, jsonPath), name, jsonPath);
+  const textPath = join(verifierDir, "reward.txt");
+  const text = await readIfThere(textPath);
+  if (text === null) return null;
   // `Number("")` would be 0.
-  return rewardOf(written.trim() === "" ? written : Number(written), name, plain);
+  return rewardOf(text.trim() === "" ? text : Number(text), name, textPath);
 }
 
 /** Returns the reward in a number, or in an object of rewards by name. */
 function rewardOf(value: unknown, name: string, path: string): TrajectoryChanges {
-  if (!isJson(value)) return { reward: finite(value, "a number", path) };
-  const rewards = Object.entries(value).map(([key, given]) => [key, finite(given, `a number at \`${key}\``, path)] as const);
+  if (!isJsonObject(value)) return { reward: finiteNumber(value, "a number", path) };
+  const rewards = Object.entries(value).map(([key, given]) => [key, finiteNumber(given, `a number at \`${key}\``, path)] as const);
   const chosen = rewards.length === 1 ? rewards[0] : rewards.find(([key]) => key === name);
   if (chosen === undefined) {
     throw new DataError(`${path}: expected a reward \`${name}\`, got ${shown(Object.keys(value))}; set \`rewardName\` to one of them`);
   }
-  return { reward: chosen[1], metrics: Object.fromEntries(rewards.map(([key, reward]) => [REWARD_PREFIX + key, reward])) };
+  const [, reward] = chosen;
+  return { reward, metrics: Object.fromEntries(rewards.map(([key, value]) => [REWARD_PREFIX + key, value])) };
 }
 
 /** Returns a finite number. @throws DataError `E_DATA` for any other value. */
-function finite(value: unknown, expected: string, path: string): number {
+function finiteNumber(value: unknown, expected: string, path: string): number {
   if (typeof value === "number" && Number.isFinite(value)) return value;
   throw new DataError(`${path}: expected ${expected}, got ${shown(value)}`);
 }
 
-function parsed(text: string, path: string): unknown {
+/** Parses `reward.json`. @throws DataError `E_DATA` for text that is not JSON. */
+function parseReward(text: string, path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {

@@ -9,6 +9,9 @@ import type { VerifiersMessage, VerifiersNode, VerifiersTool, VerifiersTrace } f
 import { present } from "../records.ts";
 import { first, itemAt } from "../../../base/util/values.ts";
 
+/** JSON schema of a tool's arguments. */
+type FunctionParameters = Tool["function"]["parameters"];
+
 /** Path through the graph, from a first message to a last one. */
 interface Branch {
   /** Indices of its nodes, first message first. */
@@ -28,9 +31,9 @@ export function historiesOfTrace(trace: VerifiersTrace, where: string): History[
   const main = branches.findLast(({ isTrained }) => isTrained);
   const ordered = main === undefined ? branches : [main, ...branches.filter((branch) => branch !== main)];
   /** Nodes that are choices in an earlier history. */
-  const taken = new Set<number>();
+  const choiceNodes = new Set<number>();
   return ordered.map(({ path, isTrained }) => ({
-    messages_and_choices: itemsOf(trace, path, isTrained && trace.agent.trainable ? taken : null, where),
+    messages_and_choices: itemsOf(trace, path, isTrained && trace.agent.trainable ? choiceNodes : null, where),
     tools: toolsOf(trace, path),
   }));
 }
@@ -45,35 +48,36 @@ function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
   const parents = new Set(nodes.map(({ parent }) => parent));
   // A node that ends an attempt to compact the context is continued by a node with a link of type `compaction` to it.
   const links = nodes.flatMap((node) => node.semantic_parents);
-  const accepted = new Set(links.filter(({ type }) => type === "compaction").map(({ node }) => node));
+  const continuedAttempts = new Set(links.filter(({ type }) => type === "compaction").map(({ node }) => node));
   return nodes.flatMap((leaf, index) => {
     if (parents.has(index)) return [];
     const isAttempt = leaf.semantic_parents.some(({ type }) => type === "compaction_attempt");
     const path = [index];
     for (let parent = leaf.parent; typeof parent === "number"; parent = itemAt(nodes, parent).parent) path.unshift(parent);
-    return [{ path, isTrained: !isAttempt || accepted.has(index) }];
+    return [{ path, isTrained: !isAttempt || continuedAttempts.has(index) }];
   });
 }
 
 /**
  * Returns the items of a path.
  *
- * @param taken - Nodes that are choices in earlier histories, which it extends; null for a path without choices.
+ * @param choiceNodes - Nodes that are choices in earlier histories, which it extends; null for a path without choices.
  */
-function itemsOf(trace: VerifiersTrace, path: readonly number[], taken: Set<number> | null, where: string): MessageOrChoice[] {
-  let prompt: readonly number[] = [];
+function itemsOf(trace: VerifiersTrace, path: readonly number[], choiceNodes: Set<number> | null, where: string): MessageOrChoice[] {
+  /** Token ids of the nodes before the current one. */
+  let precedingIds: readonly number[] = [];
   return path.map((index) => {
     const node = itemAt(trace.nodes, index);
-    const before = prompt;
-    prompt = [...prompt, ...node.token_ids];
-    if (!node.sampled || taken === null || taken.has(index)) return chatMessage(node.message);
-    taken.add(index);
-    return choiceOf(trace, index, before, `${where}.nodes.${index}`);
+    const promptIds = precedingIds;
+    precedingIds = [...precedingIds, ...node.token_ids];
+    if (!node.sampled || choiceNodes === null || choiceNodes.has(index)) return chatMessage(node.message);
+    choiceNodes.add(index);
+    return choiceOf(trace, index, promptIds, `${where}.nodes.${index}`);
   });
 }
 
-/** Converts a sampled node to a choice. @param before - Token ids of the nodes before it. */
-function choiceOf(trace: VerifiersTrace, index: number, before: readonly number[], where: string): AssistantChoice {
+/** Converts a sampled node to a choice. @param promptIds - Token ids of the nodes before it. */
+function choiceOf(trace: VerifiersTrace, index: number, promptIds: readonly number[], where: string): AssistantChoice {
   const node = itemAt(trace.nodes, index);
   const call = trace.calls.findLast((each) => each.node === index);
   const { role, content, ...message } = chatMessage(node.message);
@@ -83,24 +87,28 @@ function choiceOf(trace: VerifiersTrace, index: number, before: readonly number[
     finish_reason: call?.finish_reason ?? null,
     ...(typeof call?.model === "string" ? { model: call.model } : {}),
     ...samplingOf({ messages: [], ...call?.sampling }),
-    ...tokensOf(node, before, where),
+    ...tokensOf(node, promptIds, where),
   };
 }
 
 /** Returns token ids and log-probabilities of a sampled node. @throws DataError `E_DATA` if their numbers do not match. */
-function tokensOf({ token_ids: ids, mask, logprobs }: VerifiersNode, before: readonly number[], where: string): Partial<AssistantChoice> {
+function tokensOf(
+  { token_ids: ids, mask, logprobs }: VerifiersNode,
+  promptIds: readonly number[],
+  where: string,
+): Partial<AssistantChoice> {
   // A provider without token ids leaves them empty.
   if (ids.length === 0) return {};
   // The message begins with unsampled tokens of the chat template, which belong to the prompt.
-  const start = mask.includes(true) ? mask.indexOf(true) : mask.length;
+  const sampledStart = mask.includes(true) ? mask.indexOf(true) : mask.length;
   if (mask.length !== ids.length) throw new DataError(`${where}.mask: expected one value per token id (${ids.length}), got ${mask.length}`);
-  if (mask.includes(false, start))
+  if (mask.includes(false, sampledStart))
     throw new DataError(`${where}.mask: expected the sampled tokens at the end, got unsampled tokens after them`);
-  const sampled = ids.slice(start);
+  const sampled = ids.slice(sampledStart);
   if (logprobs.length !== sampled.length)
     throw new DataError(`${where}.logprobs: expected one value per sampled token (${sampled.length}), got ${logprobs.length}`);
   return {
-    prompt_token_ids: [...before, ...ids.slice(0, start)],
+    prompt_token_ids: [...promptIds, ...ids.slice(0, sampledStart)],
     token_ids: sampled,
     logprobs: { content: logprobs.map((logprob, index) => ({ token: `token_id:${sampled[index]}`, logprob, top_logprobs: [] })) },
   };
@@ -129,11 +137,7 @@ function toolsOf(trace: VerifiersTrace, path: readonly number[]): Tool[] {
       type: "function",
       function: {
         name,
-        ...present({
-          description: description || null,
-          parameters: parameters as Tool["function"]["parameters"] | null | undefined,
-          strict,
-        }),
+        ...present({ description: description || null, parameters: parameters as FunctionParameters | null | undefined, strict }),
       },
     }));
 }

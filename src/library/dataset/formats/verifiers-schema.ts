@@ -75,9 +75,12 @@ const trace = z.looseObject({
   /** Weighted parts of the reward; null for a part that was not computed. */
   rewards: z.record(z.string(), z.looseObject({ score: z.number(), weight: z.number().default(1) }).nullable()).default({}),
   metrics: z.record(z.string(), z.number().nullable()).default({}),
+  /** Whether the run ended without an error. */
   ok: z.boolean().default(false),
+  /** Name of the condition that ended the run. */
   stop_condition: z.string().nullish(),
   errors: z.array(failure).default([]),
+  /** Start of the run, in seconds since 1970. */
   timing: z.looseObject({ start: z.number().nullish() }).nullish(),
 });
 /** Run of one agent in an episode, with its message graph. */
@@ -88,7 +91,9 @@ export const verifiersEpisode = z.looseObject({
   id: z.string(),
   env: z.looseObject({ id: z.string().nullish(), name: z.string().nullish() }).nullish(),
   task,
+  /** Group of episodes of the same task, whose rewards are compared. */
   group: z.looseObject({ id: z.string() }).nullish(),
+  /** Steps of the policy at the start and the end of the episode. */
   run: z.looseObject({ work: z.looseObject({ policy: z.looseObject({ start: z.int(), end: z.int() }).nullish() }).nullish() }).nullish(),
   ok: z.boolean().default(false),
   errors: z.array(failure).default([]),

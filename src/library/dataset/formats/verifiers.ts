@@ -1,4 +1,4 @@
-/** Reading of `traces.jsonl`, the rollouts of verifiers. */
+/** Reading of `traces.jsonl`, in which verifiers stores its rollouts, as trajectory groups. */
 import { DataError } from "../../../base/errors.ts";
 import type { RolloutException } from "../../../base/schema/index.ts";
 import { REWARD_PREFIX } from "../../../base/trajectory/scoring.ts";
@@ -6,7 +6,7 @@ import { type Trajectory, TrajectoryGroup, type Scalar } from "../../../base/tra
 import { shown } from "../../../base/util/shown.ts";
 import type { ReadOptions } from "../jsonl.ts";
 import type { Patterns } from "../paths.ts";
-import { convertedTrajectory, isJson, parseDocument, readDocuments } from "./documents.ts";
+import { convertedTrajectory, isJsonObject, parseDocument, readDocuments } from "./documents.ts";
 import { historiesOfTrace } from "./verifiers-graph.ts";
 import { verifiersEpisode, type VerifiersEpisode, type VerifiersTrace } from "./verifiers-schema.ts";
 
@@ -54,9 +54,10 @@ function collect(groups: Map<string, CollectedGroup>, value: unknown, where: str
   refuseOtherVersions(value, where);
   const episode = parseDocument(verifiersEpisode, value, "an episode of verifiers", where);
   const scenario = episode.task.key ?? episode.task.hash ?? null;
-  const id = episode.group?.id ?? scenario ?? episode.id;
+  const groupId = episode.group?.id ?? scenario ?? episode.id;
+  /** Returns the group of an agent's traces in this episode, which is created if it is new. */
   const groupOf = (agent: string): CollectedGroup => {
-    const key = JSON.stringify([id, agent]);
+    const key = JSON.stringify([groupId, agent]);
     const metadata = {
       ...(scenario === null ? {} : { scenario_id: scenario }),
       ...(episode.group ? { group_id: episode.group.id } : {}),
@@ -80,9 +81,9 @@ function collect(groups: Map<string, CollectedGroup>, value: unknown, where: str
 
 /** @throws DataError `E_DATA` for a trace of another version, because its fields may have other meanings. */
 function refuseOtherVersions(value: unknown, where: string): void {
-  const traces = isJson(value) && Array.isArray(value["traces"]) ? (value["traces"] as unknown[]) : [];
+  const traces = isJsonObject(value) && Array.isArray(value["traces"]) ? (value["traces"] as unknown[]) : [];
   for (const [index, trace] of traces.entries()) {
-    const version = isJson(trace) ? trace["version"] : undefined;
+    const version = isJsonObject(trace) ? trace["version"] : undefined;
     if (version === 1) continue;
     throw new DataError(`${where}: expected \`traces.${index}.version\` 1, as verifiers 0.4 writes it, got ${shown(version)}`);
   }
@@ -92,39 +93,39 @@ function refuseOtherVersions(value: unknown, where: string): void {
 function trajectoryOf(episode: VerifiersEpisode, trace: VerifiersTrace, metadata: CollectedGroup["metadata"], where: string): Trajectory {
   const [main, ...others] = historiesOfTrace(trace, where);
   const policy = episode.run?.work?.policy;
+  const startSeconds = trace.timing?.start;
   const rewards = Object.entries(trace.rewards).flatMap(([name, reward]) => (reward === null ? [] : [{ name, ...reward }]));
-  return convertedTrajectory(
-    {
-      messages_and_choices: main?.messages_and_choices ?? [],
-      tools: main?.tools ?? null,
-      additional_histories: others,
-      reward: rewards.reduce((sum, { score, weight }) => sum + score * weight, 0),
-      metrics: {
-        ...Object.fromEntries(Object.entries(trace.metrics).filter(([, metric]) => metric !== null)),
-        ...Object.fromEntries(rewards.map(({ name, score }) => [REWARD_PREFIX + name, score])),
-      },
-      metadata: {
-        ...metadata,
-        trace_id: trace.id,
-        episode_id: episode.id,
-        ...(typeof trace.stop_condition === "string" ? { stop_condition: trace.stop_condition } : {}),
-      },
-      // An earlier attempt may have failed.
-      logs: trace.errors.map(({ type, message }) => `${type}: ${message}`),
-      ...(policy ? { initial_policy_version: policy.start, final_policy_version: policy.end } : {}),
-      start_time: typeof trace.timing?.start === "number" ? new Date(trace.timing.start * 1000).toISOString() : null,
+  const wire = {
+    messages_and_choices: main?.messages_and_choices ?? [],
+    tools: main?.tools ?? null,
+    additional_histories: others,
+    reward: rewards.reduce((sum, { score, weight }) => sum + score * weight, 0),
+    metrics: {
+      ...Object.fromEntries(Object.entries(trace.metrics).filter(([, metric]) => metric !== null)),
+      ...Object.fromEntries(rewards.map(({ name, score }) => [REWARD_PREFIX + name, score])),
     },
-    where,
-  );
+    metadata: {
+      ...metadata,
+      trace_id: trace.id,
+      episode_id: episode.id,
+      ...(typeof trace.stop_condition === "string" ? { stop_condition: trace.stop_condition } : {}),
+    },
+    // A successful trace has errors if an earlier attempt failed.
+    logs: trace.errors.map(({ type, message }) => `${type}: ${message}`),
+    ...(policy ? { initial_policy_version: policy.start, final_policy_version: policy.end } : {}),
+    start_time: typeof startSeconds === "number" ? new Date(startSeconds * 1000).toISOString() : null,
+  };
+  return convertedTrajectory(wire, where);
 }
 
 /** Returns the exception of a failed trace: its last error. */
 function exceptionOf({ errors, stop_condition: stop }: VerifiersTrace): RolloutException {
-  const last = errors.at(-1);
-  if (last !== undefined) return failureOf(last);
+  const lastError = errors.at(-1);
+  if (lastError !== undefined) return failureOf(lastError);
   return { type: "RolloutError", message: `The trace did not complete; stop condition: ${stop ?? "none"}`, traceback: "" };
 }
 
+/** Converts an error of a trace or an episode to an exception. */
 function failureOf({ type, message, traceback }: VerifiersTrace["errors"][number]): RolloutException {
   return { type, message, traceback: traceback ?? "" };
 }
