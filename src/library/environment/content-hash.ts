@@ -1,3 +1,4 @@
+/** Content hash of an environment, by which a run and its workers make sure that they play the same version. */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
@@ -31,11 +32,10 @@ export async function contentHash({ name, source }: Pick<Environment<never>, "na
   const path = source.startsWith("file:") ? fileURLToPath(source) : resolve(source);
   const folder = dirname(path);
   const hash = createHash("sha256");
-  for (const input of await localFiles(folder, basename(path))) {
-    const contents = createHash("sha256")
-      .update(await readFile(resolve(folder, input)))
-      .digest("hex");
-    hash.update(`${input}\n${contents}\n`);
+  for (const file of await localFiles(folder, basename(path))) {
+    const contents = await readFile(resolve(folder, file));
+    const digest = createHash("sha256").update(contents).digest("hex");
+    hash.update(`${file}\n${digest}\n`);
   }
   return hash.digest("hex");
 }

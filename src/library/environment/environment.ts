@@ -1,9 +1,11 @@
+/** Definition of an environment: the task that training, evaluation, validation and rescoring have in common. */
 import { ConfigError } from "../../base/errors.ts";
 import type { RolloutContext } from "../rollout/index.ts";
 import type { RequestMessage } from "../../base/schema/index.ts";
 import type { Trajectory, TrajectoryBuilder } from "../../base/trajectory/index.ts";
 import { normalizedGroupRewards, type GroupReward, type GroupRewardLike } from "../../base/trajectory/group-scoring.ts";
 import { normalizedRewards, type Reward, type RewardLike } from "../../base/trajectory/scoring.ts";
+import { isRecord } from "../../base/util/values.ts";
 
 /**
  * Scenarios: a list, or for an unlimited supply a function of the index. The function is pure, so that a resumed run gets the same
@@ -109,11 +111,9 @@ export function defineEnvironment<S>(definition: EnvironmentDefinition<S>): Envi
   return Object.freeze({ name, scenarios, rollout, rewards, groupRewards, gold, scenarioId, ...(source === undefined ? {} : { source }) });
 }
 
+/** @throws ConfigError `E_CONFIG` if the scenarios of the environment `name` have the wrong types. */
 function checkScenarios(name: string, scenarios: unknown): void {
-  const { train, eval: heldOut } = (typeof scenarios === "object" && scenarios !== null ? scenarios : {}) as {
-    readonly train?: unknown;
-    readonly eval?: unknown;
-  };
+  const { train, eval: heldOut } = isRecord(scenarios) ? scenarios : {};
   if (typeof train !== "function" && !(Array.isArray(train) && train.length > 0)) {
     const message = `Expected \`scenarios.train\` of environment \`${name}\` to be a list with scenarios, or a function of an index`;
     throw new ConfigError(message, { param: "scenarios.train" });
@@ -124,6 +124,7 @@ function checkScenarios(name: string, scenarios: unknown): void {
   }
 }
 
+/** @throws ConfigError `E_CONFIG` if the property `param` of the environment `name` is not a function. */
 function checkFunction(name: string, param: string, value: unknown): void {
   if (typeof value === "function") return;
   throw new ConfigError(`Expected \`${param}\` of environment \`${name}\` to be a function, got ${typeof value}`, { param });

@@ -1,3 +1,4 @@
+/** Evaluation of a policy on an environment: plays the scenarios, and estimates reward and pass@k with confidence intervals. */
 import { ConfigError } from "../../base/errors.ts";
 import { checkInteger, refuse } from "../../base/util/values.ts";
 import { gatherGroups } from "../rollout/gather.ts";
@@ -97,8 +98,16 @@ export interface Evaluation {
  * ```
  */
 export async function evaluate<S>(environment: Environment<S>, policy: Policy, options: EvaluateOptions<S> = {}): Promise<Evaluation> {
-  const { scenarios = environment.scenarios.eval, samples = 1, temperature = samples === 1 ? 0 : 1, k, level, seed = 0, ...rest } = options;
-  const { threshold, ...gather } = rest;
+  const {
+    scenarios = environment.scenarios.eval,
+    samples = 1,
+    temperature = samples === 1 ? 0 : 1,
+    k,
+    threshold,
+    level,
+    seed = 0,
+    ...gatherOptions
+  } = options;
   if (scenarios.length === 0) {
     const message = `Environment \`${environment.name}\` has no \`eval\` scenarios; list some, or pass \`scenarios\``;
     throw new ConfigError(message, { param: "scenarios" });
@@ -107,7 +116,7 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
   const ks = checkedKs(k, samples);
   checkBounds(threshold, level);
   const groups = await gatherGroups(scenarios, environmentRollout(environment), {
-    ...gather,
+    ...gatherOptions,
     title: `evaluation of ${policy.id} on ${environment.name}`,
     policy,
     groupSize: samples,
@@ -147,23 +156,21 @@ export function evaluationEstimates<S>(
 ): EvaluationEstimates {
   /** Trajectories of each scenario. */
   const clusters = byScenario(groups).map((groupsOfScenario) => groupsOfScenario.flatMap((group) => group.trajectories));
+  /** Returns the mean of a value over all trajectories. */
   const estimate = (valueOf: (trajectory: TrajectoryGroup["trajectories"][number]) => number) => {
     const values = clusters.map((trajectories) => trajectories.map(valueOf));
     return withinUnit(clusteredMean(values, { level }), values.flat());
   };
+  const rewards = [...environment.rewards, ...environment.groupRewards].map(
+    ({ name }) => [name, estimate(({ metrics }) => Number(metrics[REWARD_PREFIX + name]))] as const,
+  );
+  const possibleKs = ks.filter((k) => clusters.some((trajectories) => trajectories.length >= k));
   return {
     exceptions: groups.reduce((sum, { exceptions }) => sum + exceptions.length, 0),
     reward: estimate((trajectory) => trajectory.reward),
     threshold,
-    passAtK: ks
-      .filter((each) => clusters.some((trajectories) => trajectories.length >= each))
-      .map((each) => passAtK(groups, { k: each, threshold, level })),
-    rewards: Object.fromEntries(
-      [...environment.rewards, ...environment.groupRewards].map(({ name }) => [
-        name,
-        estimate(({ metrics }) => Number(metrics[REWARD_PREFIX + name])),
-      ]),
-    ),
+    passAtK: possibleKs.map((k) => passAtK(groups, { k, threshold, level })),
+    rewards: Object.fromEntries(rewards),
   };
 }
 
@@ -183,12 +190,14 @@ function roundedDown(highest: number): number {
 
 /** Returns the values of `k`, ascending and without duplicates. @throws ArgumentError `E_ARGUMENT` for one outside 1 to `samples`. */
 function checkedKs(k: EvaluateOptions<never>["k"], samples: number): number[] {
-  const ks = [...new Set(k === undefined ? [1, samples] : typeof k === "number" ? [k] : k)].sort((a, b) => a - b);
+  const given = typeof k === "number" ? [k] : (k ?? [1, samples]);
+  const ks = [...new Set(given)].sort((a, b) => a - b);
   const invalid = ks.find((each) => !(Number.isInteger(each) && each >= 1 && each <= samples));
   if (invalid !== undefined) refuse("k", `an integer from 1 to \`samples\` (${samples})`, invalid);
   return ks;
 }
 
+/** @throws ArgumentError `E_ARGUMENT` for a threshold that is not finite, or a confidence level outside (0, 1). */
 function checkBounds(threshold: number | undefined, level: number | undefined): void {
   if (threshold !== undefined && !Number.isFinite(threshold)) refuse("threshold", "finite", threshold);
   if (level !== undefined) checkLevel(level);

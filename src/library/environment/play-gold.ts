@@ -1,4 +1,4 @@
-/** Rollouts in which the right answer (`gold`) takes the place of the model, so that the environment's tools run. */
+/** Rollouts of `validate` in which the right answer (`gold`) takes the place of the model, so that the environment's tools run. */
 import type { RequestMessage } from "../../base/schema/index.ts";
 import { gatherTrajectoryGroups } from "../rollout/index.ts";
 import { textOf } from "../../base/trajectory/messages.ts";
@@ -20,12 +20,11 @@ export interface PlayedGold {
 export function playFindings(
   probes: readonly { readonly scenarioId: string; readonly played: PlayedGold | null }[],
 ): ValidationFinding[][] {
-  const failures = (part: keyof PlayedGold) =>
-    probes.flatMap(({ scenarioId, played }) => ((played?.[part] ?? null) === null ? [] : [{ scenarioId, text: played?.[part] }]));
   const findingAbout = (part: keyof PlayedGold, message: string) => {
-    const failed = failures(part);
-    const places = failed.map(({ scenarioId }) => scenarioId);
-    return finding(`${part}-failed`, "fatal", places, `${message}: ${failed[0]?.text}. Correct the ${part} or \`gold\`.`);
+    const failed = probes.filter(({ played }) => played !== null && played[part] !== null);
+    const scenarioIds = failed.map(({ scenarioId }) => scenarioId);
+    const firstError = failed[0]?.played?.[part];
+    return finding(`${part}-failed`, "fatal", scenarioIds, `${message}: ${firstError}. Correct the ${part} or \`gold\`.`);
   };
   return [
     findingAbout("rollout", "The rollout fails with the right answer"),
@@ -61,16 +60,17 @@ export async function playGold<S>(
 /** Creates a policy that answers its requests with `answers`, one after the other, and then with empty texts. */
 function goldPolicy(answers: readonly RequestMessage[]): Policy {
   const id = "gold:step0";
-  let index = 0;
+  let requests = 0;
   return {
     id,
     step: 0,
     complete() {
-      const { tool_calls: calls, ...answer } = answers[index] ?? { role: "assistant", content: "" };
-      const toolCalls = (calls ?? []).map((call, position) => ({ ...call, id: call.id ?? `call-${index}-${position}` }));
-      index++;
+      const turn = requests;
+      requests++;
+      const { tool_calls: calls, ...answer } = answers[turn] ?? { role: "assistant", content: "" };
+      const toolCalls = (calls ?? []).map((call, position) => ({ ...call, id: call.id ?? `call-${turn}-${position}` }));
       return Promise.resolve({
-        id: `gold-${index}`,
+        id: `gold-${requests}`,
         object: "chat.completion",
         created: 0,
         model: id,

@@ -1,3 +1,4 @@
+/** Rollout of an agent that is a program: `capture.session` records its requests, `capture/process.ts` runs the program. */
 import { type AgentProcess, capture, type EndedProcess } from "../capture/index.ts";
 import { agentLogs, runAgentProcess } from "../capture/process.ts";
 import type { CreateSessionOptions, Service } from "../client/index.ts";
@@ -50,7 +51,7 @@ export function processRollout<S>(options: ProcessRolloutOptions<S>): (scenario:
   const { service, command, env, input, cwd, reward, maxOutput, timeoutMs, ...session } = options;
   return async (scenario, { policy, sampling: { temperature, seed, chatTemplateKwargs }, signal }) => {
     /** Returns the value of an option that may be a function of the scenario. */
-    const resolved = <T>(value: T | ((scenario: S) => T)): T =>
+    const valueFor = <T>(value: T | ((scenario: S) => T)): T =>
       typeof value === "function" ? (value as (scenario: S) => T)(scenario) : value;
     let ended: EndedProcess | undefined;
     const recorded = await capture.session(service, {
@@ -60,8 +61,8 @@ export function processRollout<S>(options: ProcessRolloutOptions<S>): (scenario:
       signal,
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       run: async (opened, { signal: stop }) => {
-        const variables = { WHETSTONE_SCENARIO: JSON.stringify(scenario), ...resolved(env) };
-        const agent = { command: resolved(command), env: variables, cwd, input: resolved(input), reward, maxOutput };
+        const variables = { WHETSTONE_SCENARIO: JSON.stringify(scenario), ...valueFor(env) };
+        const agent = { command: valueFor(command), env: variables, cwd, input: valueFor(input), reward, maxOutput };
         const result = await runAgentProcess(agent, opened, { signal: stop });
         ({ ended } = result);
         return result.score;

@@ -1,3 +1,4 @@
+/** Scoring of stored trajectories with the rewards of an environment. */
 import { ArgumentError, DataError } from "../../base/errors.ts";
 import { Trajectory, type TrajectoryGroup } from "../../base/trajectory/index.ts";
 import type { Environment } from "./environment.ts";
@@ -60,30 +61,28 @@ export async function rescore<S>(
   if (environment.groupRewards.length > 0) items.forEach((item) => checkGroup(environment.name, item));
   const scenarioOf = (trajectory: Trajectory) => scenariosById.get(trajectory.metadata["scenario_id"]) as S;
   const score = (trajectory: Trajectory) => scoreRollout(environment, scenarioOf(trajectory), trajectory, signal);
-  const results: (Trajectory | TrajectoryGroup)[] = [];
-  for (const item of items) {
-    if (Trajectory.isInstance(item)) {
-      results.push(await score(item));
-      continue;
-    }
+  /** Scores a group: each trajectory by itself, then all with the group rewards, for which they must have one scenario. */
+  const scoreWhole = async (group: TrajectoryGroup) => {
     const trajectories: Trajectory[] = [];
-    for (const trajectory of item.trajectories) trajectories.push(await score(trajectory));
-    const [first] = trajectories;
-    const scored = item.with({ trajectories });
-    results.push(first === undefined ? scored : await scoreGroup(environment, scenarioOf(first), scored, signal));
-  }
+    for (const trajectory of group.trajectories) trajectories.push(await score(trajectory));
+    const scored = group.with({ trajectories });
+    const [anyTrajectory] = trajectories;
+    return anyTrajectory === undefined ? scored : scoreGroup(environment, scenarioOf(anyTrajectory), scored, signal);
+  };
+  const results: (Trajectory | TrajectoryGroup)[] = [];
+  for (const item of items) results.push(await (Trajectory.isInstance(item) ? score(item) : scoreWhole(item)));
   return results;
 }
 
-/** @throws DataError `E_DATA` for trajectories of unknown scenarios. */
+/** @throws DataError `E_DATA` for trajectories of scenarios that the environment `name` does not know. */
 function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)[], scenariosById: ReadonlyMap<unknown, unknown>): void {
   const trajectories = items.flatMap((item) => (Trajectory.isInstance(item) ? [item] : item.trajectories));
-  const unknown = trajectories.map(({ metadata }) => metadata["scenario_id"]).filter((id) => !scenariosById.has(id));
-  if (unknown.length === 0) return;
-  const ids = [...new Set(unknown.map((id) => (id === undefined ? "none" : `\`${id}\``)))];
+  const unknownIds = trajectories.map(({ metadata }) => metadata["scenario_id"]).filter((id) => !scenariosById.has(id));
+  if (unknownIds.length === 0) return;
+  const ids = [...new Set(unknownIds.map((id) => (id === undefined ? "none" : `\`${id}\``)))];
   const named = ids.slice(0, MAX_NAMED).join(", ") + (ids.length > MAX_NAMED ? ` and ${ids.length - MAX_NAMED} more` : "");
   throw new DataError(
-    `${unknown.length} of ${trajectories.length} trajectories have a \`scenario_id\` that environment \`${name}\` does not know: ${named}. ` +
+    `${unknownIds.length} of ${trajectories.length} trajectories have a \`scenario_id\` that environment \`${name}\` does not know: ${named}. ` +
       "Pass the scenarios they were made with as `scenarios`, e.g. `trainScenarios(environment.scenarios.train, { seed, count })`",
     { param: "scenario_id" },
   );

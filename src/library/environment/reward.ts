@@ -1,3 +1,4 @@
+/** Construction of rewards: a name, a score and a weight. */
 import { ConfigError } from "../../base/errors.ts";
 import { normalizedReward, type Reward, type RewardFunction, type RewardLike } from "../../base/trajectory/scoring.ts";
 
@@ -33,6 +34,6 @@ export function reward<S>(name: string, score: RewardFunction<S>): Reward<S> {
  */
 export function weighted<S>(weight: number, part: RewardLike<S>): Reward<S> {
   if (!Number.isFinite(weight)) throw new ConfigError(`Expected a reward's weight to be finite, got \`${weight}\``, { param: "weight" });
-  const { name, weight: own, score } = normalizedReward(part);
-  return Object.freeze({ name, weight: weight * own, score });
+  const { name, weight: currentWeight, score } = normalizedReward(part);
+  return Object.freeze({ name, weight: weight * currentWeight, score });
 }

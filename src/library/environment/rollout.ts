@@ -1,3 +1,4 @@
+/** Environments as rollouts: plays a scenario, scores the trajectory, and on request scores rollouts that time out. */
 import { ArgumentError } from "../../base/errors.ts";
 import type { Rollout, RolloutContext } from "../rollout/index.ts";
 import { recordBuilders } from "../../base/trajectory/builder-scope.ts";
@@ -49,7 +50,7 @@ export function environmentRollout<S>(environment: Environment<S>, { scoreTimeou
 function plainRollout<S>(environment: Environment<S>): Rollout<S> {
   return async (scenario, context) => {
     const played: unknown = await environment.rollout(scenario, context);
-    return scoreRollout(environment, scenario, finished(environment, played), context.signal);
+    return scoreRollout(environment, scenario, finishedTrajectory(environment, played), context.signal);
   };
 }
 
@@ -73,12 +74,14 @@ function timedRollout<S>(environment: Environment<S>): Rollout<S> {
     if (context.signal.aborted) attempt.lateResult = played;
     context.signal.throwIfAborted();
     attempt.isScoring = true;
-    const trajectory = await scoreRollout(environment, scenario, finished(environment, played), context.signal);
+    const trajectory = await scoreRollout(environment, scenario, finishedTrajectory(environment, played), context.signal);
     return trajectory.with({ metrics: { timed_out: 0 } });
   };
+  // Called by the runner after a timeout, with the context of the attempt and a new signal.
   const afterTimeout = async (scenario: S, context: RolloutContext, signal: AbortSignal) => {
     const attempt = attempts.get(context);
-    const played = attempt === undefined || attempt.isScoring ? null : interrupted(environment, attempt);
+    if (attempt === undefined || attempt.isScoring) return null;
+    const played = interruptedTrajectory(environment, attempt);
     return played === null ? null : scoreRollout(environment, scenario, played, signal);
   };
   return Object.assign(rollout, { afterTimeout });
@@ -88,7 +91,7 @@ function timedRollout<S>(environment: Environment<S>): Rollout<S> {
  * Returns the unscored trajectory of an attempt that has timed out: a late result, else the first builder of the rollout. Null if no turn
  * was completed, or if there are no rewards to score it.
  */
-function interrupted<S>({ rewards, groupRewards }: Environment<S>, { builders, lateResult }: TimedAttempt): Trajectory | null {
+function interruptedTrajectory<S>({ rewards, groupRewards }: Environment<S>, { builders, lateResult }: TimedAttempt): Trajectory | null {
   const metrics = { timed_out: 1 };
   if (Trajectory.isInstance(lateResult)) return lateResult.with({ metrics });
   if (rewards.length + groupRewards.length === 0) return null;
@@ -101,7 +104,7 @@ function interrupted<S>({ rewards, groupRewards }: Environment<S>, { builders, l
  *
  * @throws ArgumentError `E_ARGUMENT` for any other value, and for a builder if the environment has no rewards to finish it with.
  */
-function finished<S>({ name, rewards, groupRewards }: Environment<S>, played: unknown): Trajectory {
+function finishedTrajectory<S>({ name, rewards, groupRewards }: Environment<S>, played: unknown): Trajectory {
   if (Trajectory.isInstance(played)) return played;
   if (!TrajectoryBuilder.isInstance(played)) {
     throw new ArgumentError(

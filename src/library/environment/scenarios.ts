@@ -1,3 +1,4 @@
+/** Order and ids of an environment's scenarios. */
 import { createHash } from "node:crypto";
 import { ArgumentError } from "../../base/errors.ts";
 import { checkInteger, refuse } from "../../base/util/values.ts";
@@ -38,10 +39,10 @@ export function trainScenarios<S>(source: ScenarioSource<S>, { seed = 0, from = 
   if (source.length === 0) throw new ArgumentError("There are no scenarios to take from: the list is empty", { param: "scenarios" });
   const scenarios: S[] = [];
   while (scenarios.length < count) {
-    const next = from + scenarios.length;
-    const order = orderOf(source, seed, Math.floor(next / source.length));
-    const start = next % source.length;
-    scenarios.push(...order.slice(start, start + count - scenarios.length));
+    const nextIndex = from + scenarios.length;
+    const passOrder = orderOf(source, seed, Math.floor(nextIndex / source.length));
+    const start = nextIndex % source.length;
+    scenarios.push(...passOrder.slice(start, start + count - scenarios.length));
   }
   return scenarios;
 }
@@ -70,14 +71,14 @@ function orderOf<S>(source: readonly S[], seed: number, pass: number): S[] {
  * ```
  */
 export function scenarioIdOf<S>(environment: Pick<Environment<S>, "name" | "scenarioId">, scenario: S): string {
-  const id: unknown = environment.scenarioId === undefined ? ownId(scenario) : environment.scenarioId(scenario);
+  const id: unknown = environment.scenarioId === undefined ? defaultId(scenario) : environment.scenarioId(scenario);
   if (typeof id === "string" && id !== "") return id;
   const message = `A scenario of environment \`${environment.name}\` has no id: \`scenarioId\` must give a text that is not empty, got \`${String(id)}\``;
   throw new ArgumentError(message, { param: "scenarioId" });
 }
 
 /** Returns the id of a scenario without `scenarioId`; undefined for a value that has no JSON form. */
-function ownId(scenario: unknown): string | undefined {
+function defaultId(scenario: unknown): string | undefined {
   if (typeof scenario === "object" && scenario !== null && "id" in scenario && typeof scenario.id === "string") return scenario.id;
   const json: string | undefined = JSON.stringify(scenario);
   return json === undefined ? undefined : createHash("sha256").update(json).digest("hex").slice(0, 16);

@@ -1,3 +1,5 @@
+/** Similarity of two texts, a port of Python's `difflib`. Texts are lists of code points; `a` is the first text and `b` the second. */
+
 /** Block of code points that both texts have. */
 interface Block {
   /** Start in `a`. */
@@ -7,6 +9,9 @@ interface Block {
   /** Length. */
   readonly size: number;
 }
+
+/** Ranges to compare: start and exclusive end in `a`, start and exclusive end in `b`. */
+type Range = readonly [aStart: number, aEnd: number, bStart: number, bEnd: number];
 
 /** Minimum length of `b`, in code points, at which popular code points no longer start a block ("autojunk", as in Python). */
 const AUTOJUNK_LENGTH = 200;
@@ -29,9 +34,9 @@ const AUTOJUNK_LENGTH = 200;
  * ```
  */
 export function similarity(a: string, b: string): number {
-  const [left, right] = [Array.from(a), Array.from(b)];
-  if (left.length + right.length === 0) return 1;
-  return (2 * matched(left, right, positionsOf(right))) / (left.length + right.length);
+  const [aPoints, bPoints] = [Array.from(a), Array.from(b)];
+  if (aPoints.length + bPoints.length === 0) return 1;
+  return (2 * matchedLength(aPoints, bPoints, positionsOf(bPoints))) / (aPoints.length + bPoints.length);
 }
 
 /** Returns the positions of each code point in `b`, without the popular code points of a long text. */
@@ -49,53 +54,45 @@ function positionsOf(b: readonly string[]): ReadonlyMap<string, readonly number[
 }
 
 /** Counts the code points in all matching blocks. */
-function matched(a: readonly string[], b: readonly string[], positions: ReadonlyMap<string, readonly number[]>): number {
+function matchedLength(a: readonly string[], b: readonly string[], positions: ReadonlyMap<string, readonly number[]>): number {
   let total = 0;
-  /** Ranges to compare: start and end in `a`, start and end in `b`. */
-  const pending: [number, number, number, number][] = [[0, a.length, 0, b.length]];
+  const pending: Range[] = [[0, a.length, 0, b.length]];
   for (let range = pending.pop(); range !== undefined; range = pending.pop()) {
     const [aStart, aEnd, bStart, bEnd] = range;
-    const block = grown(a, b, longestBlock(a, positions, range), range);
+    const block = extendedBlock(a, b, longestBlock(a, positions, range), range);
     if (block.size === 0) continue;
     total += block.size;
+    const [aBlockEnd, bBlockEnd] = [block.a + block.size, block.b + block.size];
     if (aStart < block.a && bStart < block.b) pending.push([aStart, block.a, bStart, block.b]);
-    if (block.a + block.size < aEnd && block.b + block.size < bEnd) pending.push([block.a + block.size, aEnd, block.b + block.size, bEnd]);
+    if (aBlockEnd < aEnd && bBlockEnd < bEnd) pending.push([aBlockEnd, aEnd, bBlockEnd, bEnd]);
   }
   return total;
 }
 
 /** Finds the longest common block inside a range. Ties are resolved by the first start in `a`, then in `b`. */
-function longestBlock(
-  a: readonly string[],
-  positions: ReadonlyMap<string, readonly number[]>,
-  [aStart, aEnd, bStart, bEnd]: readonly [number, number, number, number],
-): Block {
-  let best: Block = { a: aStart, b: bStart, size: 0 };
-  // Lengths of the common blocks that end at the previous code point of `a`, by their end in `b`. Sparse: most positions match nothing.
-  let before = new Map<number, number>();
+function longestBlock(a: readonly string[], positions: ReadonlyMap<string, readonly number[]>, [aStart, aEnd, bStart, bEnd]: Range): Block {
+  let longest: Block = { a: aStart, b: bStart, size: 0 };
+  // Sizes of the common blocks that end at the previous code point of `a`, by their end in `b`. Sparse: most positions match nothing.
+  let previousSizes = new Map<number, number>();
   for (let i = aStart; i < aEnd; i++) {
-    const here = new Map<number, number>();
+    const sizes = new Map<number, number>();
     for (const j of positions.get(a[i] as string) ?? []) {
       if (j < bStart) continue;
       if (j >= bEnd) break;
-      const size = (before.get(j - 1) ?? 0) + 1;
-      here.set(j, size);
-      if (size > best.size) best = { a: i - size + 1, b: j - size + 1, size };
+      const size = (previousSizes.get(j - 1) ?? 0) + 1;
+      sizes.set(j, size);
+      if (size > longest.size) longest = { a: i - size + 1, b: j - size + 1, size };
     }
-    before = here;
+    previousSizes = sizes;
   }
-  return best;
+  return longest;
 }
 
 /** Extends a block in both directions, including over popular code points, which cannot start a block. */
-function grown(
-  a: readonly string[],
-  b: readonly string[],
-  { a: aBlock, b: bBlock, size }: Block,
-  [aStart, aEnd, bStart, bEnd]: readonly [number, number, number, number],
-): Block {
-  let [left, right] = [0, size];
-  while (aBlock - left > aStart && bBlock - left > bStart && a[aBlock - left - 1] === b[bBlock - left - 1]) left++;
-  while (aBlock + right < aEnd && bBlock + right < bEnd && a[aBlock + right] === b[bBlock + right]) right++;
-  return { a: aBlock - left, b: bBlock - left, size: left + right };
+function extendedBlock(a: readonly string[], b: readonly string[], block: Block, [aStart, aEnd, bStart, bEnd]: Range): Block {
+  let { a: aFirst, b: bFirst } = block;
+  while (aFirst > aStart && bFirst > bStart && a[aFirst - 1] === b[bFirst - 1]) [aFirst, bFirst] = [aFirst - 1, bFirst - 1];
+  let [aNext, bNext] = [block.a + block.size, block.b + block.size];
+  while (aNext < aEnd && bNext < bEnd && a[aNext] === b[bNext]) [aNext, bNext] = [aNext + 1, bNext + 1];
+  return { a: aFirst, b: bFirst, size: aNext - aFirst };
 }

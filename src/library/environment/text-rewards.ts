@@ -1,3 +1,4 @@
+/** Ready-made rewards that score the last text of a trajectory against the scenario's right answer. */
 import type { ValidateFunction } from "ajv";
 import { ConfigError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/schema/index.ts";
@@ -63,7 +64,8 @@ export function regexReward<S>(pattern: RegExp | ((scenario: S) => RegExp), opti
   return textReward("regex", options, (text, scenario) => {
     const expression = typeof pattern === "function" ? pattern(scenario) : pattern;
     // A sticky pattern would only match at the start of the text.
-    return text.search(expression.sticky ? new RegExp(expression.source, expression.flags.replace("y", "")) : expression) >= 0;
+    const unanchored = expression.sticky ? new RegExp(expression.source, expression.flags.replace("y", "")) : expression;
+    return text.search(unanchored) >= 0;
   });
 }
 
@@ -95,7 +97,8 @@ export function numericReward<S>(expected: (scenario: S) => number, options: Num
       throw new ConfigError(`Expected the right number to be finite, got \`${String(right)}\``, { param: "expected" });
     const written = numberIn(text, which);
     if (written === null) return false;
-    return Math.abs(written - right) <= Math.max(relativeTolerance * Math.max(Math.abs(written), Math.abs(right)), tolerance);
+    const magnitude = Math.max(Math.abs(written), Math.abs(right));
+    return Math.abs(written - right) <= Math.max(relativeTolerance * magnitude, tolerance);
   });
 }
 
@@ -157,8 +160,8 @@ function textReward<S>(
   });
 }
 
-/** @throws ConfigError `E_CONFIG` if the first argument of the reward `what` is not a function. */
-function checkFunction(what: string, value: unknown): void {
+/** @throws ConfigError `E_CONFIG` if the first argument of the function `creator` is not a function. */
+function checkFunction(creator: string, value: unknown): void {
   if (typeof value === "function") return;
-  throw new ConfigError(`Expected \`${what}\` to get a function of the scenario, got ${typeof value}`, { param: "rewards" });
+  throw new ConfigError(`Expected \`${creator}\` to get a function of the scenario, got ${typeof value}`, { param: "rewards" });
 }

@@ -1,3 +1,4 @@
+/** Validation of an environment's rewards, by scoring right and empty answers. `play-gold.ts` plays right answers that call tools. */
 import { ConfigError, isAbort } from "../../base/errors.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../../base/schema/index.ts";
 import { textOf } from "../../base/trajectory/messages.ts";
@@ -120,22 +121,20 @@ export async function validate<S>(environment: Environment<S>, options: Validate
     throw new ConfigError(`Environment \`${name}\` has no \`gold\`; give it the right answer of a scenario`, { param: "gold" });
   if (rewards.length === 0) throw new ConfigError(`Environment \`${name}\` has no \`rewards\` to validate`, { param: "rewards" });
   const probes: Probe[] = [];
-  let plays = 0;
   for (const { split, scenario } of scenariosOf(environment, count)) {
     signal.throwIfAborted();
-    const answers = { right: goldItems(gold(scenario)), empty: goldItems("") };
-    const { right, empty } = await probe(environment, scenario, answers, signal);
-    const reversed = environment.groupRewards.length === 0 ? null : await probe(environment, scenario, answers, signal, true);
     const answer = gold(scenario);
-    const played = callsTools(answer) && plays++ < MAX_PLAYED ? await playGold(environment, scenario, answer, signal) : null;
-    probes.push({
-      played,
-      split,
-      scenarioId: scenarioIdOf(environment, scenario),
-      right,
-      empty,
-      orderChange: orderChange({ right, empty }, reversed),
-    });
+    const answers = { right: goldItems(answer), empty: goldItems("") };
+    const { right, empty } = await scoreAnswers(environment, scenario, { answers, order: ["right", "empty"], signal });
+    const reversed =
+      environment.groupRewards.length === 0
+        ? null
+        : await scoreAnswers(environment, scenario, { answers, order: ["empty", "right"], signal });
+    const playedCount = probes.filter((each) => each.played !== null).length;
+    const isPlayed = callsTools(answer) && playedCount < MAX_PLAYED;
+    const played = isPlayed ? await playGold(environment, scenario, answer, signal) : null;
+    const scenarioId = scenarioIdOf(environment, scenario);
+    probes.push({ played, split, scenarioId, right, empty, orderChange: orderChange({ right, empty }, reversed) });
   }
   const target = expected ?? expectedOf(environment, probes);
   const findings = [...findingsOf(probes, target, rewards), ...orderFindings(probes, orderTolerance), ...idFindings(environment, count)];
@@ -177,30 +176,33 @@ interface Probe {
 /** Returns the first `count` scenarios of each split. @throws ConfigError `E_CONFIG` without scenarios. */
 function scenariosOf<S>({ scenarios, name }: Environment<S>, count: number): { split: "train" | "eval"; scenario: S }[] {
   const { train, eval: heldOut } = scenarios;
-  const first = typeof train === "function" ? trainScenarios(train, { count }) : train.slice(0, count);
+  const trained = typeof train === "function" ? trainScenarios(train, { count }) : train.slice(0, count);
   const all = [
-    ...first.map((scenario) => ({ split: "train" as const, scenario })),
+    ...trained.map((scenario) => ({ split: "train" as const, scenario })),
     ...heldOut.slice(0, count).map((scenario) => ({ split: "eval" as const, scenario })),
   ];
   if (all.length > 0) return all;
   throw new ConfigError(`Environment \`${name}\` has no scenarios`, { param: "scenarios" });
 }
 
-type Answers = Readonly<Record<"right" | "empty", readonly MessageOrChoice[]>>;
-type Outcomes = Readonly<Record<"right" | "empty", Outcome>>;
+/** The two answers whose scores are compared. */
+type AnswerName = "right" | "empty";
+type Outcomes = Readonly<Record<AnswerName, Outcome>>;
 
-/** Scores the two answers, as one group if the environment has group rewards. @param isReversed - Whether the empty answer is the first. */
-async function probe<S>(
-  environment: Environment<S>,
-  scenario: S,
-  answers: Answers,
-  signal: AbortSignal,
-  isReversed = false,
-): Promise<Outcomes> {
-  const names = isReversed ? (["empty", "right"] as const) : (["right", "empty"] as const);
+/** Answers to score as one group. */
+interface AnswerGroup {
+  /** Turns of each answer. */
+  readonly answers: Readonly<Record<AnswerName, readonly MessageOrChoice[]>>;
+  /** Order of the answers in the group. */
+  readonly order: readonly AnswerName[];
+  readonly signal: AbortSignal;
+}
+
+/** Scores the two answers, as one group if the environment has group rewards. */
+async function scoreAnswers<S>(environment: Environment<S>, scenario: S, { answers, order, signal }: AnswerGroup): Promise<Outcomes> {
   const outcomes: { right?: Outcome; empty?: Outcome } = {};
-  const scored: { readonly name: "right" | "empty"; readonly trajectory: Trajectory }[] = [];
-  for (const name of names) {
+  const scored: { readonly name: AnswerName; readonly trajectory: Trajectory }[] = [];
+  for (const name of order) {
     try {
       const played = Trajectory.fromJSON({ messages_and_choices: answers[name] });
       scored.push({ name, trajectory: await scoreRollout(environment, scenario, played, signal) });
@@ -213,10 +215,10 @@ async function probe<S>(
   // Marked, because a failed trajectory is missing in the scored group.
   const marked = scored.map(({ name, trajectory }) => trajectory.with({ metadata: { [ANSWER]: name } }));
   const group = await scoreGroup(environment, scenario, new TrajectoryGroup({ trajectories: marked }), signal);
-  const parts = [...environment.rewards, ...environment.groupRewards];
+  const components = [...environment.rewards, ...environment.groupRewards];
   for (const { metadata, reward, metrics } of group.trajectories) {
-    const values = Object.fromEntries(parts.map(({ name }) => [name, Number(metrics[REWARD_PREFIX + name])]));
-    outcomes[metadata[ANSWER] as "right" | "empty"] = { reward, values, failure: null };
+    const values = Object.fromEntries(components.map(({ name }) => [name, Number(metrics[REWARD_PREFIX + name])]));
+    outcomes[metadata[ANSWER] as AnswerName] = { reward, values, failure: null };
   }
   const groupFailure = failedOutcome(group.exceptions[0]?.message ?? "");
   return { right: outcomes.right ?? groupFailure, empty: outcomes.empty ?? groupFailure };
@@ -231,10 +233,10 @@ function failedOutcome(failure: string): Outcome {
 }
 
 /** Returns the largest change of an answer's total reward; 0 without a second order, and for answers that failed in one of them. */
-function orderChange(first: Outcomes, reversed: Outcomes | null): number {
+function orderChange(outcomes: Outcomes, reversed: Outcomes | null): number {
   if (reversed === null) return 0;
   const changes = (["right", "empty"] as const).map((name) => {
-    const [a, b] = [first[name].reward, reversed[name].reward];
+    const [a, b] = [outcomes[name].reward, reversed[name].reward];
     return a === null || b === null ? 0 : Math.abs(a - b);
   });
   return Math.max(...changes);
@@ -246,6 +248,7 @@ function goldItems(gold: string | readonly RequestMessage[]): MessageOrChoice[] 
   return messages.map((message) => (message.role === "assistant" ? toChoice(message) : message));
 }
 
+/** Converts an assistant message to a sampled turn. */
 function toChoice(message: RequestMessage): AssistantChoice {
   const calls = message.tool_calls ?? [];
   return { index: 0, message: { ...message, content: textOf(message) }, finish_reason: calls.length > 0 ? "tool_calls" : "stop" };

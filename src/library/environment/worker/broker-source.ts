@@ -1,10 +1,14 @@
+/** Source of a worker's rollouts with a broker: a message names the rollout, which the worker then leases from the service. */
 import { HttpError, type LeasedRolloutInfo, type LeasedRolloutsPage } from "../../client/index.ts";
 import type { ReceivedRollout, RolloutBroker, RolloutReceiver } from "./broker.ts";
-import type { NextTasks, TaskSource, WorkerInit } from "./task-source.ts";
+import type { ClaimEnd, NextTasks, TaskSource, WorkerInit } from "./task-source.ts";
 
-/** Min and max delay until a message is received again whose rollout cannot be leased, in milliseconds; doubled with each reception. */
-const [MIN_DELAY_MS, MAX_DELAY_MS] = [500, 30_000];
+/** Delay until a message is received again whose rollout could not be leased, in milliseconds; doubled with each reception. */
+const MIN_DELAY_MS = 500;
+/** Upper bound of the doubled delay, in milliseconds. */
+const MAX_DELAY_MS = 30_000;
 
+/** Result of a call that leased no task. */
 const NO_TASKS: LeasedRolloutsPage = { tasks: [], plans: [] };
 
 /** Opens the source of the tasks that a broker assigns. @throws ConfigError `E_CONFIG` if a package of the broker is not installed. */
@@ -51,7 +55,8 @@ class BrokerSource implements TaskSource {
     return this.#receiver.extend();
   }
 
-  async settle(task: LeasedRolloutInfo, end: "over" | "released"): Promise<void> {
+  /** Settles the message of a task. A task without a message was settled before. */
+  async settle(task: LeasedRolloutInfo, end: ClaimEnd): Promise<void> {
     const received = this.#received.get(task);
     this.#received.delete(task);
     await (end === "over" ? received?.complete() : received?.release(0));

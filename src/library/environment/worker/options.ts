@@ -1,3 +1,4 @@
+/** Options, events and result of `runWorker`. */
 import type { RolloutException } from "../../../base/schema/index.ts";
 import type { Service, WorkerEnvironment } from "../../client/index.ts";
 import type { AnyEnvironment } from "../environment.ts";

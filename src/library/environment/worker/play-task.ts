@@ -65,22 +65,26 @@ export async function deliverTask(
   task: LeasedRolloutInfo,
   outcome: RolloutOutcome,
 ): Promise<RolloutTaskInfo | null> {
-  let sent = outcome;
-  for (let failures = 0; ;) {
+  let delivered = outcome;
+  /** Consecutive requests that an unavailable service did not answer. */
+  let failures = 0;
+  for (;;) {
     try {
-      return await service.rolloutPlans.deliver(task, sent, { signal });
+      return await service.rolloutPlans.deliver(task, delivered, { signal });
     } catch (error) {
       signal.throwIfAborted();
       const status = error instanceof HttpError ? error.status : null;
       if (status === 404 || status === 409) return null;
-      if ((status === 413 || status === 422) && sent === outcome) {
-        sent = { exception: toException(error) };
+      // The service rejects the outcome, but not yet the failure that replaces it.
+      if ((status === 413 || status === 422) && delivered === outcome) {
+        delivered = { exception: toException(error) };
         continue;
       }
       // 507: the disk of the service is full. The rollout need not be played again when there is room.
       if (!isUnavailable(error) && status !== 507) throw error;
       onUnavailable(error as Error);
-      await delay(backoffMs(failures++), { signal });
+      await delay(backoffMs(failures), { signal });
+      failures++;
     }
   }
 }

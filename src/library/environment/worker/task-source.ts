@@ -1,7 +1,7 @@
 /** Sources of a worker's tasks: the leases of the service, or the messages of a broker. */
 import type { LeasedRolloutInfo, LeasedRolloutsPage, Service, WorkerEnvironment } from "../../client/index.ts";
 
-/** Worker, as the service knows it. */
+/** Identity of a worker in its requests to the service. */
 export interface WorkerInit {
   readonly service: Pick<Service, "rolloutPlans">;
   readonly environments: readonly WorkerEnvironment[];
@@ -18,14 +18,17 @@ export interface NextTasks {
   readonly signal: AbortSignal;
 }
 
+/** End of a worker's claim on a task. `over`: the task is delivered or lost. `released`: another worker may get it. */
+export type ClaimEnd = "over" | "released";
+
 /** Source of a worker's tasks. */
 export interface TaskSource {
   /** Leases up to `max` tasks; returns none if there was none. @throws HttpError and ConnectionError of the failed request. */
   lease(next: NextTasks): Promise<LeasedRolloutsPage>;
   /** Extends the claims on all leased tasks, besides their leases. */
   extend(): Promise<void>;
-  /** Ends the claim on a task: it is delivered or lost, or its lease was released. */
-  settle(task: LeasedRolloutInfo, end: "over" | "released"): Promise<void>;
+  /** Ends the claim on a leased task, once per task. */
+  settle(task: LeasedRolloutInfo, end: ClaimEnd): Promise<void>;
   /** Ends the connection of the source. */
   close(): Promise<void>;
 }

@@ -1,3 +1,7 @@
+/**
+ * Worker that plays rollouts of plans. `runWorker` connects it; the class {@link Worker} leases tasks from a `TaskSource`, and starts for each
+ * task a chain that ends with its delivery or release. `play-task.ts` has the steps of one task.
+ */
 import { hostname } from "node:os";
 import type PQueue from "p-queue";
 import { ArgumentError, ConfigError } from "../../../base/errors.ts";
@@ -17,7 +21,7 @@ import { environmentRollout } from "../rollout.ts";
 import { openBrokerSource } from "./broker-source.ts";
 import type { WorkerEvent, WorkerOptions, WorkerResult } from "./options.ts";
 import { deliverTask, playTask, type TaskContext } from "./play-task.ts";
-import { serviceSource, type TaskSource, type WorkerInit } from "./task-source.ts";
+import { serviceSource, type ClaimEnd, type NextTasks, type TaskSource, type WorkerInit } from "./task-source.ts";
 
 /** Max tasks of one lease request. */
 const MAX_LEASED = 100;
@@ -30,8 +34,9 @@ const MAX_UNDELIVERED = 2;
 /** Milliseconds between two lease requests while the service refuses them because of another version of the environment. */
 const REFUSED_MS = 5_000;
 
-/** Reason for which a rollout is aborted. */
+/** Abort reason of a rollout whose outcome would be dropped. */
 const LOST = new DOMException("The lease of the rollout is lost", "AbortError");
+/** Abort reason of the rollouts that are released at the end of the worker. */
 const STOPPED = new DOMException("The worker has stopped", "AbortError");
 
 /**
@@ -75,12 +80,13 @@ export async function runWorker(options: WorkerOptions): Promise<WorkerResult> {
   }
 }
 
+/** @throws ConfigError `E_CONFIG` or ArgumentError `E_ARGUMENT` as {@link runWorker}. */
 function checkOptions({ environments, concurrency, leaseSeconds, idleExitMs, graceMs, broker, planId }: WorkerOptions): void {
   if (environments.length === 0) refuse("environments", "at least one environment", "none");
   const names = environments.map(({ name }) => name);
-  const twice = names.find((name, index) => names.indexOf(name) !== index);
-  if (twice !== undefined)
-    throw new ConfigError(`Expected environments with different names, got \`${twice}\` twice`, { param: "environments" });
+  const repeatedName = names.find((name, index) => names.indexOf(name) !== index);
+  if (repeatedName !== undefined)
+    throw new ConfigError(`Expected environments with different names, got \`${repeatedName}\` twice`, { param: "environments" });
   if (concurrency !== undefined) checkInteger("concurrency", concurrency, 1);
   if (leaseSeconds !== undefined && !(leaseSeconds >= 3 && leaseSeconds <= 3600)) refuse("leaseSeconds", "from 3 to 3600", leaseSeconds);
   for (const [name, value] of Object.entries({ idleExitMs, graceMs }))
@@ -104,11 +110,12 @@ class Worker {
   readonly #rateLimiter: RateLimiter;
   /** Rollout functions by environment and `scoreTimeouts`. */
   readonly #rollouts = new Map<string, Rollout<unknown>>();
+  /** Leased tasks that are neither delivered nor released, by id. */
   readonly #running = new Map<string, RunningTask>();
   /** Aborts all rollouts: the grace period is over, or the worker has failed. */
-  readonly #end = linkAbort(undefined);
-  /** Resolves when a rollout is played, and when it is delivered. */
-  #freed = deferred<void>();
+  readonly #abortAll = linkAbort(undefined);
+  /** Resolves when a rollout is played, and when it is delivered; replaced by a new promise each time. */
+  #slotFreed = deferred<void>();
   /** Error that ends the worker; null without one. */
   #failure: { readonly error: unknown } | null = null;
   /** Whether the worker had a task. */
@@ -121,13 +128,13 @@ class Worker {
     this.#source = source;
     this.#queue = queue;
     this.#rateLimiter = new RateLimiter(queue, () => undefined);
-    // Rollouts in a paused queue must still settle.
-    this.#end.signal.addEventListener("abort", () => this.#rateLimiter.dispose(), { once: true });
+    // After a 429 the rate limiter pauses the queue. Aborted rollouts must leave a paused queue, too.
+    this.#abortAll.signal.addEventListener("abort", () => this.#rateLimiter.dispose(), { once: true });
   }
 
   async run(): Promise<WorkerResult> {
     const stop = linkAbort(this.#options.signal);
-    const removeListener = onceAborted(this.#end.signal, () => stop.abort(STOPPED));
+    const removeListener = onceAborted(this.#abortAll.signal, () => stop.abort(STOPPED));
     const heartbeat = setInterval(() => void this.#extend(), (this.#init.leaseSeconds * 1000) / HEARTBEATS);
     try {
       this.#report({ type: "worker-start", worker: this.#init.name, environments: this.#init.environments });
@@ -153,30 +160,31 @@ class Worker {
     let failures = 0;
     while (!signal.aborted) {
       const { concurrency, size, pending } = this.#queue;
-      const free = Math.min(concurrency - size - pending, MAX_UNDELIVERED * concurrency - this.#running.size);
-      if (free <= 0) {
-        await abortable(this.#freed.promise, signal).catch(() => undefined);
+      const freeSlots = Math.min(concurrency - size - pending, MAX_UNDELIVERED * concurrency - this.#running.size);
+      if (freeSlots <= 0) {
+        await abortable(this.#slotFreed.promise, signal).catch(() => undefined);
         lastTaskMs = performance.now();
         continue;
       }
-      const leftMs = lastTaskMs + idleExitMs - performance.now();
-      if (leftMs <= 0 && this.#running.size === 0) return "idle";
+      const remainingIdleMs = lastTaskMs + idleExitMs - performance.now();
+      if (remainingIdleMs <= 0 && this.#running.size === 0) return "idle";
       try {
-        const waitSeconds = Math.max(0, Math.min(WAIT_SECONDS, leftMs / 1000));
-        const count = await this.#lease(Math.min(free, MAX_LEASED), waitSeconds, signal);
+        const waitSeconds = Math.max(0, Math.min(WAIT_SECONDS, remainingIdleMs / 1000));
+        const count = await this.#lease({ max: Math.min(freeSlots, MAX_LEASED), waitSeconds, signal });
         failures = 0;
         if (count > 0 || this.#running.size > 0) lastTaskMs = performance.now();
       } catch (error) {
         if (signal.aborted) break;
-        await this.#afterRefusal(error, failures++, signal);
+        await this.#afterRefusal(error, failures, signal);
+        failures++;
       }
     }
     return "stopped";
   }
 
   /** Leases up to `max` tasks and starts them. Returns their number. */
-  async #lease(max: number, waitSeconds: number, signal: AbortSignal): Promise<number> {
-    const { tasks, plans } = await this.#source.lease({ max, waitSeconds, signal });
+  async #lease(next: NextTasks): Promise<number> {
+    const { tasks, plans } = await this.#source.lease(next);
     for (const task of tasks) {
       const plan = plans.find(({ id }) => id === task.planId);
       if (plan !== undefined) this.#start(task, plan);
@@ -194,8 +202,9 @@ class Worker {
     await delay(isOtherVersion ? REFUSED_MS : backoffMs(failures), { signal }).catch(() => undefined);
   }
 
+  /** Starts a leased task. Its chain never rejects: errors that end the worker are passed to {@link #fail}. */
   #start(task: LeasedRolloutInfo, plan: RolloutPlanInfo): void {
-    const link = linkAbort(this.#end.signal);
+    const link = linkAbort(this.#abortAll.signal);
     // The worker has leased the task again after its own lease had expired.
     this.#running.get(task.id)?.link.abort(LOST);
     const running: RunningTask = { task, link };
@@ -210,17 +219,18 @@ class Worker {
       .finally(() => {
         link.dispose();
         if (this.#running.get(task.id) === running) this.#running.delete(task.id);
-        this.#free();
+        this.#reportFreeSlot();
       });
   }
 
-  #free(): void {
-    this.#freed.resolve();
-    this.#freed = deferred();
+  /** Wakes the waits for a free slot. */
+  #reportFreeSlot(): void {
+    this.#slotFreed.resolve();
+    this.#slotFreed = deferred();
   }
 
   /** Plays a rollout when it is its turn, and delivers it. @throws only errors that end the worker. */
-  async #play(task: LeasedRolloutInfo, plan: RolloutPlanInfo, signal: AbortSignal): Promise<"over" | "released"> {
+  async #play(task: LeasedRolloutInfo, plan: RolloutPlanInfo, signal: AbortSignal): Promise<ClaimEnd> {
     const leasedMs = performance.now();
     const { service } = this.#options;
     const context: TaskContext = {
@@ -235,15 +245,16 @@ class Worker {
         signal.throwIfAborted();
         return playTask(context, task, plan);
       });
-      // The next rollout does not wait for the delivery.
-      setImmediate(() => this.#free());
-      if ((await deliverTask(context, task, outcome)) === null) this.#lose(task);
-      else this.#deliver(task, outcome, (performance.now() - leasedMs) / 1000);
+      // The next rollout does not wait for the delivery. The queue counts this one as pending until the current callbacks have run.
+      setImmediate(() => this.#reportFreeSlot());
+      const delivered = await deliverTask(context, task, outcome);
+      if (delivered === null) this.#countLost(task);
+      else this.#countDelivered(task, outcome, (performance.now() - leasedMs) / 1000);
       return "over";
     } catch (error) {
       if (!signal.aborted) throw error;
       if (signal.reason === LOST) {
-        this.#lose(task);
+        this.#countLost(task);
         return "over";
       }
       await this.#release(task);
@@ -251,6 +262,7 @@ class Worker {
     }
   }
 
+  /** Returns the rollout function of a plan. @throws ArgumentError `E_ARGUMENT` for a plan of an unknown environment. */
   #rolloutOf({ environment: name, scoreTimeouts }: RolloutPlanInfo): Rollout<unknown> {
     return getOrInsert(this.#rollouts, `${name}\n${scoreTimeouts}`, () => {
       const environment = this.#options.environments.find((each) => each.name === name);
@@ -260,7 +272,8 @@ class Worker {
     });
   }
 
-  #deliver({ id, planId, group, index }: LeasedRolloutInfo, outcome: RolloutOutcome, seconds: number): void {
+  /** Counts and reports a delivered outcome. */
+  #countDelivered({ id, planId, group, index }: LeasedRolloutInfo, outcome: RolloutOutcome, seconds: number): void {
     const exception = outcome.exception ?? null;
     this.#counts.delivered++;
     if (exception !== null) this.#counts.failed++;
@@ -268,7 +281,8 @@ class Worker {
     this.#report({ type: "rollout-deliver", planId, taskId: id, group, index, reward, exception, seconds });
   }
 
-  #lose({ id, planId }: LeasedRolloutInfo): void {
+  /** Counts and reports a dropped outcome. */
+  #countLost({ id, planId }: LeasedRolloutInfo): void {
     this.#counts.lost++;
     this.#report({ type: "rollout-lose", planId, taskId: id });
   }
@@ -300,21 +314,22 @@ class Worker {
   /** Waits for the running rollouts, which are released after `graceMs`. */
   async #finish(): Promise<void> {
     const { graceMs = 30_000 } = this.#options;
-    const timer = setTimeout(() => this.#end.abort(STOPPED), graceMs);
-    while (this.#running.size > 0) await this.#freed.promise;
+    const timer = setTimeout(() => this.#abortAll.abort(STOPPED), graceMs);
+    while (this.#running.size > 0) await this.#slotFreed.promise;
     clearTimeout(timer);
   }
 
   /** Ends the worker with an error. */
   #fail(error: unknown): void {
     this.#failure ??= { error };
-    this.#end.abort(STOPPED);
+    this.#abortAll.abort(STOPPED);
   }
 
   #onUnavailable({ message }: Error): void {
     this.#report({ type: "service-unavailable", message });
   }
 
+  /** Calls `onEvent`, whose error ends the worker. */
   #report(event: WorkerEvent): void {
     try {
       this.#options.onEvent?.(event);
