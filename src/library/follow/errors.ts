@@ -1,6 +1,7 @@
+/** Errors with which following a job ends. */
 import { WhetstoneError, type WhetstoneErrorOptions } from "../../base/errors.ts";
 
-/** Base class of the errors with which following a job ends. */
+/** Base class of the errors of this file. */
 abstract class JobError extends WhetstoneError {
   /** Id of the job; null for the error of `watchCheckpoints`, which watches all jobs of a model. */
   readonly jobId: string | null;

@@ -1,3 +1,7 @@
+/**
+ * Following of a training job by polling, from the richest source that the service has: its events, else the job's status, else the newest
+ * checkpoint of the model.
+ */
 import type { Observable } from "rxjs";
 import { UnsupportedError, type WhetstoneError } from "../../base/errors.ts";
 import { HttpError, type FollowOptions, type JobEvent, type Service } from "../client/index.ts";
@@ -49,7 +53,8 @@ export function pollJob(service: JobSource, jobId: string, options: PollJobOptio
   const { intervalMs = 1000, waitSeconds = 20, maxFailures = 10, onRetry = () => {}, timeoutMs, signal, baseline } = options;
   const context: Context = { service, jobId, intervalMs, waitSeconds, maxFailures, onRetry, baseline };
   const follow = async (emit: (event: JobEvent) => void, stop: AbortSignal): Promise<void> => {
-    for await (const events of service.features.jobEvents === false ? statusPages(context, stop) : eventPages(context, stop)) {
+    const pages = service.features.jobEvents === false ? statusPages(context, stop) : eventPages(context, stop);
+    for await (const events of pages) {
       for (const event of events) {
         emit(event);
         if (event.type === "training-failed") throw new JobFailedError(`Training job ${jobId} failed: ${event.message}`, { jobId });
@@ -77,7 +82,9 @@ interface Context {
 async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<readonly JobEvent[], void> {
   const { service, jobId } = context;
   let { waitSeconds } = context;
+  /** Id of the last received event. */
   let after: string | undefined;
+  /** Start of the current request. */
   let startedAtMs = 0;
   const poll = () => {
     startedAtMs = performance.now();
@@ -103,6 +110,7 @@ async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<
     // without long polling.
     const isHeld = waitSeconds > 0 && performance.now() - startedAtMs > (waitSeconds / 2) * 1000;
     yield page.data.map(jobEventFromWire);
+    // An empty page has no `last_id`, and leaves the position unchanged.
     after = page.last_id || page.data.at(-1)?.id || after;
     if (page.data.length === 0 && !isHeld) await delay(jittered(context.intervalMs), { signal: stop });
   }
@@ -110,7 +118,8 @@ async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<
 
 /** Polls the job's status and yields the events that it implies. Never ends by itself. */
 async function* statusPages(context: Context, stop: AbortSignal): AsyncGenerator<readonly JobEvent[], void> {
-  for (let hasStarted = false; ;) {
+  let hasStarted = false;
+  for (;;) {
     const events = await pollWithRetries(() => statusEvents(context, stop, hasStarted), stop, context);
     hasStarted ||= events.length > 0;
     yield events;

@@ -1,3 +1,4 @@
+/** Conversion between promises, Observables and AsyncIterables, and polling with retries. RxJS is used in this folder alone. */
 import type { Observable } from "rxjs";
 import { WhetstoneError } from "../../base/errors.ts";
 import { pushIterator } from "../../base/util/push-iterator.ts";
@@ -28,7 +29,9 @@ export function observe<T>(
     const timer = timeout?.ms === undefined ? undefined : setTimeout(() => fail(timeout.error()), timeout.ms);
     subscriber.add(() => clearTimeout(timer));
     // A signal that is already aborted has closed the subscriber; the work must then not start.
-    if (!subscriber.closed) work((value) => subscriber.next(value), controller.signal).then(() => subscriber.complete(), fail);
+    if (subscriber.closed) return;
+    const emit = (value: T) => subscriber.next(value);
+    work(emit, controller.signal).then(() => subscriber.complete(), fail);
   });
 }
 

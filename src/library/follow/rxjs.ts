@@ -1,3 +1,4 @@
+/** Lazy access to RxJS. */
 import { createRequire } from "node:module";
 import type * as RxJsModule from "rxjs";
 

@@ -1,3 +1,4 @@
+/** Watching of a model's checkpoints by polling their list. */
 import type { Observable } from "rxjs";
 import type { ModelCheckpoint, Service } from "../client/index.ts";
 import { backoffMs } from "../../base/util/backoff.ts";
@@ -55,23 +56,26 @@ export function watchCheckpoints(
     let newestStep = afterStep;
     /** Consecutive polls without a new checkpoint. */
     let idlePolls = 0;
-    let lastNewsMs = performance.now();
+    /** Time of the last poll with a new checkpoint, or of the start. */
+    let lastNewMs = performance.now();
     for (;;) {
       const all = await pollWithRetries(() => service.checkpoints.list(modelId, { signal: stop }), stop, { maxFailures });
-      const fresh = all.filter(({ step }) => step > newestStep).sort((a, b) => a.step - b.step);
-      fresh.forEach(emit);
-      newestStep = fresh.at(-1)?.step ?? newestStep;
-      idlePolls = fresh.length > 0 ? 0 : idlePolls + 1;
+      const added = all.filter(({ step }) => step > newestStep).sort((a, b) => a.step - b.step);
+      added.forEach(emit);
+      newestStep = added.at(-1)?.step ?? newestStep;
+      idlePolls = added.length > 0 ? 0 : idlePolls + 1;
       const nowMs = performance.now();
-      if (fresh.length > 0) lastNewsMs = nowMs;
-      const leftMs = lastNewsMs + timeoutMs - nowMs;
-      if (leftMs <= 0) throw timeoutError(modelId, timeoutMs);
-      await delay(Math.min(leftMs, backoffMs(idlePolls, { baseMs: intervalMs, maxMs: maxIntervalMs })), { signal: stop });
+      if (added.length > 0) lastNewMs = nowMs;
+      const remainingMs = lastNewMs + timeoutMs - nowMs;
+      if (remainingMs <= 0) throw timeoutError(modelId, timeoutMs);
+      const pauseMs = backoffMs(idlePolls, { baseMs: intervalMs, maxMs: maxIntervalMs });
+      await delay(Math.min(remainingMs, pauseMs), { signal: stop });
     }
   };
   return observe(watch, { signal });
 }
 
+/** Creates the error of a model without a new checkpoint within the timeout. */
 function timeoutError(modelId: string, timeoutMs: number): JobTimeoutError {
   return new JobTimeoutError(`Model ${modelId} had no new checkpoint for ${timeoutMs} ms. Its jobs go on; look again, or cancel them`, {
     jobId: null,
