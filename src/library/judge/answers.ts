@@ -39,12 +39,14 @@ export interface JudgedVerdict {
   readonly explanation: string;
 }
 
+/** JSON schema of an explanation. */
 const EXPLANATION = { type: "string", description: "One or two sentences." };
 
 /**
  * Creates the form `{"scores": [{"id", "explanation", "score"}, …]}` with exactly one entry per id.
  *
- * @param explain - Whether the form asks for explanations; also in the other forms.
+ * @param explain - Whether the form asks for explanations, which {@link rankingForm} and {@link verdictForm} also have as an option. The
+ *   explanation precedes the score, so that the model reasons before it decides.
  */
 export function scoresForm(ids: readonly string[], explain: boolean): AnswerForm<ReadonlyMap<string, JudgedScore>> {
   const properties = {
@@ -62,16 +64,13 @@ export function scoresForm(ids: readonly string[], explain: boolean): AnswerForm
       const list = isRecord(value) ? value["scores"] : undefined;
       if (!Array.isArray(list)) return { problem: "expected an object with the list `scores`" };
       const entries: readonly unknown[] = list;
-      const problems = idProblems(
-        entries.map((each) => (isRecord(each) ? each["id"] : undefined)),
-        ids,
-      );
+      const gotIds = entries.map((each) => (isRecord(each) ? each["id"] : undefined));
+      const problems = idProblems(gotIds, ids);
       const scores = new Map<string, JudgedScore>();
       for (const each of entries.filter(isRecord)) {
         const { id, score, explanation } = each;
-        if (typeof score !== "number" || !(score >= 0 && score <= 1)) {
-          problems.push(`expected the score of ${shown(id)} to be a number from 0 to 1, got ${shown(score)}`);
-        } else scores.set(String(id), { score, explanation: textOf(explanation) });
+        if (typeof score === "number" && score >= 0 && score <= 1) scores.set(String(id), { score, explanation: textOf(explanation) });
+        else problems.push(`expected the score of ${shown(id)} to be a number from 0 to 1, got ${shown(score)}`);
       }
       return problems.length > 0 ? { problem: joined(problems) } : { value: scores };
     },
@@ -129,6 +128,7 @@ export function parseJudgement<T>(text: string, form: AnswerForm<T>): Parsed<T> 
   return form.parse(value);
 }
 
+/** Tag at the end of a model's reasoning, which precedes the answer. */
 const REASONING_END = "</think>";
 
 /** Returns the problems of a list that must have every id exactly once. */
@@ -137,17 +137,17 @@ function idProblems(got: readonly unknown[], ids: readonly string[]): string[] {
   const unknown = got.filter((id) => typeof id !== "string" || !known.has(id));
   const repeated = got.filter((id, index) => known.has(id as string) && got.indexOf(id) < index);
   const missing = ids.filter((id) => !got.includes(id));
-  return [
-    got.length === ids.length ? [] : [`expected ${ids.length} entries, one per id, got ${got.length}`],
-    unknown.length === 0 ? [] : [`unknown ids: ${unknown.map(shown).slice(0, MAX_NAMED).join(", ")}`],
-    repeated.length === 0 ? [] : [`repeated ids: ${repeated.map(shown).slice(0, MAX_NAMED).join(", ")}`],
-    missing.length === 0 ? [] : [`missing ids: ${missing.map(shown).slice(0, MAX_NAMED).join(", ")}`],
-  ].flat();
+  const problems = got.length === ids.length ? [] : [`expected ${ids.length} entries, one per id, got ${got.length}`];
+  for (const [kind, affected] of Object.entries({ unknown, repeated, missing })) {
+    if (affected.length > 0) problems.push(`${kind} ids: ${affected.map(shown).slice(0, MAX_NAMED).join(", ")}`);
+  }
+  return problems;
 }
 
 /** Max number of ids of each kind, and of problems, that a message names. */
 const MAX_NAMED = 8;
 
+/** Returns the first problems as one text. */
 function joined(problems: readonly string[]): string {
   return problems.slice(0, MAX_NAMED).join("; ");
 }
@@ -162,6 +162,7 @@ function shown(value: unknown): string {
   return `\`${(JSON.stringify(value) ?? "nothing").slice(0, 80)}\``;
 }
 
+/** Returns an explanation; `""` for a value that is not a text, because a missing explanation is no problem. */
 function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }

@@ -1,3 +1,4 @@
+/** Cache of judges' answers on disk, so that a repeated run asks no question twice. */
 import { createHash } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -33,6 +34,7 @@ export class AnswerCache {
     await replaceFile(path, `${JSON.stringify({ model, text })}\n`);
   }
 
+  /** Returns the file of an answer. The first two digits of the key name its folder, so that no folder has too many files. */
   #path(key: string): string {
     return join(this.#directory, key.slice(0, 2), `${key}.json`);
   }

@@ -40,18 +40,19 @@ export function candidateSet(rollouts: readonly ShownRollout[]): CandidateSet {
   }));
   const histories = parts.map(({ messages }) => messages);
   const hasSameTools = new Set(parts.map(({ tools }) => tools)).size <= 1;
+  /** Returns the content of a rollout without its first `start` messages, and without tools that all rollouts have. */
   const contentFrom = (start: number, { messages, tools, additional }: (typeof parts)[number]) =>
     contentJson(messages.slice(start), hasSameTools ? null : tools, additional);
   const fullContents = parts.map((each) => contentFrom(0, each));
-  const distinct = [...new Set(fullContents)];
+  const distinctContents = [...new Set(fullContents)];
   // Equal rollouts share all messages; their context then ends where sampling began.
-  const length = prefixLength(histories, distinct.length === 1 ? turnStart(itemAt(rollouts, 0)) : Infinity);
-  const contents = distinct.map((full) => contentFrom(length, itemAt(parts, fullContents.indexOf(full))));
+  const maxContextLength = distinctContents.length === 1 ? turnStart(itemAt(rollouts, 0)) : Infinity;
+  const contextLength = prefixLength(histories, maxContextLength);
   return {
-    context: length === 0 ? null : `[${itemAt(histories, 0).slice(0, length).join(",")}]`,
+    context: contextLength === 0 ? null : `[${itemAt(histories, 0).slice(0, contextLength).join(",")}]`,
     tools: hasSameTools ? (parts[0]?.tools ?? null) : null,
-    contents,
-    contentOf: fullContents.map((full) => distinct.indexOf(full)),
+    contents: distinctContents.map((full) => contentFrom(contextLength, itemAt(parts, fullContents.indexOf(full)))),
+    contentOf: fullContents.map((full) => distinctContents.indexOf(full)),
   };
 }
 
@@ -72,6 +73,7 @@ export function labeled({ contents, context, tools }: Pick<CandidateSet, "conten
 
 /** Letters of ids: sixteen consonants, so that no id is a word or a number. */
 const LETTERS = "bcdfghjkmnpqrstv";
+/** Number of letters of an id, each of 4 bits. */
 const ID_LENGTH = 10;
 
 /** Returns the first 40 bits of SHA-256 as letters. */
@@ -85,11 +87,11 @@ function idOf(text: string): string {
  * keeps at least one message of its own.
  */
 function prefixLength(histories: readonly (readonly string[])[], max: number): number {
-  const [first = []] = histories;
+  const [firstHistory = []] = histories;
   const shortest = Math.min(...histories.map(({ length }) => length));
   const limit = Math.max(0, Math.min(max, shortest - 1));
   for (let length = 0; length < limit; length++) {
-    if (histories.some((history) => history[length] !== first[length])) return length;
+    if (histories.some((history) => history[length] !== firstHistory[length])) return length;
   }
   return limit;
 }
@@ -114,6 +116,7 @@ function historyJson({ messagesAndChoices, tools }: TrajectoryHistory): string {
   return contentJson(toMessages(messagesAndChoices).map(jsonLine), toolsJson(tools), []);
 }
 
+/** Returns the JSON of tools; null without tools. */
 function toolsJson(tools: readonly Tool[]): string | null {
   return tools.length === 0 ? null : jsonLine(tools);
 }

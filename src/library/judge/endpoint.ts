@@ -1,3 +1,4 @@
+/** Connection of judges to a chat completions endpoint, with limits of concurrency, tokens and cost that all its judges share. */
 import { setMaxListeners } from "node:events";
 import PQueue from "p-queue";
 import { checkCount, readBaseUrl } from "../client/address.ts";
@@ -6,7 +7,7 @@ import { ConnectionError, ProtocolError } from "../client/errors.ts";
 import { withRetries } from "../client/retry.ts";
 import { Transport } from "../client/transport.ts";
 import { ConfigError, isAbort } from "../../base/errors.ts";
-import { refuse } from "../../base/util/values.ts";
+import { isRecord, refuse } from "../../base/util/values.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import { JudgeLimitError } from "./errors.ts";
 import { costOf, type JudgeModel, type JudgePrices } from "./model.ts";
@@ -144,6 +145,7 @@ export class JudgeEndpoint implements JudgeModel {
     return this.close();
   }
 
+  /** Sends a request with retries, and counts the usage of its answer. */
   async #send(request: ChatCompletionRequest, signal: AbortSignal | undefined): Promise<ChatCompletion> {
     this.#checkLimits();
     const maxRetries = this.#options.maxRetries ?? 4;
@@ -155,6 +157,7 @@ export class JudgeEndpoint implements JudgeModel {
     return completion;
   }
 
+  /** Sends a request once. @throws ConnectionError `E_CONNECTION` after `timeoutMs`, which counts as a failure that is retried. */
   async #attempt(request: ChatCompletionRequest, signal: AbortSignal | undefined): Promise<unknown> {
     const { timeoutMs = 120_000, headers } = this.#options;
     const url = `${this.baseUrl}/chat/completions`;
@@ -181,13 +184,14 @@ export class JudgeEndpoint implements JudgeModel {
    * @throws ProtocolError `E_PROTOCOL` without token counts if a limit needs them.
    */
   #withDefaults(answer: unknown): unknown {
-    if (typeof answer !== "object" || answer === null || Array.isArray(answer)) return answer;
-    const { id, model, usage, ...rest } = answer as { readonly [K in "id" | "model" | "usage"]?: ChatCompletion[K] | null };
+    if (!isRecord(answer)) return answer;
+    const { id, model, usage } = answer;
     const { maxCostUsd, maxTotalTokens } = this.#options;
-    if ((maxCostUsd !== undefined || maxTotalTokens !== undefined) && (usage ?? null) === null) {
+    const isLimited = maxCostUsd !== undefined || maxTotalTokens !== undefined;
+    if (isLimited && (usage ?? null) === null) {
       throw new ProtocolError(`${this.baseUrl} reports no \`usage\`, so that \`maxCostUsd\` and \`maxTotalTokens\` cannot be kept`);
     }
-    return { ...rest, id: id ?? "", model: model ?? this.id, usage: usage ?? {} };
+    return { ...answer, id: id ?? "", model: model ?? this.id, usage: usage ?? {} };
   }
 
   /** @throws JudgeLimitError `E_JUDGE_LIMIT` if a limit is used up. */
@@ -226,6 +230,7 @@ export function judgeEndpoint(options: JudgeEndpointOptions): JudgeEndpoint {
   return new JudgeEndpoint(options);
 }
 
+/** @throws ConfigError `E_CONFIG` as {@link judgeEndpoint}. `Transport` and `readBaseUrl` check the key and the address. */
 function checkOptions({ model, prices, maxCostUsd, ...options }: JudgeEndpointOptions): void {
   const isAmount = (value: unknown) => typeof value === "number" && Number.isFinite(value) && value >= 0;
   if (typeof model !== "string" || model.trim() === "")

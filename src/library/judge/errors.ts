@@ -1,3 +1,4 @@
+/** Errors of judges. */
 import { WhetstoneError } from "../../base/errors.ts";
 
 /**

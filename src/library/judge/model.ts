@@ -1,3 +1,4 @@
+/** Interface of the models that judge, and the cost of their answers. */
 import type { ChatCompletion, ChatCompletionRequest, Usage } from "../../base/schema/index.ts";
 
 /** Prices of a judge's tokens in US dollars. */

@@ -1,3 +1,4 @@
+/** Options that all judges have, and their validation. */
 import { ConfigError } from "../../base/errors.ts";
 import type { ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { JudgeModel } from "./model.ts";
@@ -37,6 +38,7 @@ export type JudgeRequestFields = Partial<
 
 /** Fields of a request that the judge sets; the fields that {@link JudgeRequestFields} omits. */
 const RESERVED = ["model", "messages", "n", "stream", "response_format", "tools", "tool_choice"];
+/** Values of {@link JudgeOutput}. */
 const OUTPUTS: readonly unknown[] = ["auto", "schema", "text"];
 
 /** Checked options with defaults. */

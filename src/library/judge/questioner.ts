@@ -1,3 +1,4 @@
+/** Questions to a judge's model: sampling, cache, one correction of an invalid answer, and the choice of the output form. */
 import { isAbort } from "../../base/errors.ts";
 import type { ChatCompletion, ChatCompletionRequest, RequestMessage } from "../../base/schema/index.ts";
 import { quantile } from "../../base/trajectory/statistics.ts";
@@ -111,12 +112,8 @@ export class Questioner {
     try {
       return await this.#send({ ...request, response_format: format }, signal);
     } catch (error) {
-      if (
-        output !== "auto" ||
-        signal.aborted ||
-        ![...chainOf(error)].some((each) => SCHEMA_REJECTION_STATUSES.includes(httpStatusOf(each)))
-      )
-        throw error;
+      const mayRejectSchema = [...chainOf(error)].some((each) => SCHEMA_REJECTION_STATUSES.includes(httpStatusOf(each)));
+      if (output !== "auto" || signal.aborted || !mayRejectSchema) throw error;
       const completion = await this.#send(request, signal);
       // Recorded only after this success: a request with another defect would have been rejected again.
       this.#rejectsSchema = true;
@@ -124,6 +121,7 @@ export class Questioner {
     }
   }
 
+  /** Sends a request to the model. @throws JudgeError `E_JUDGE` for a timeout of the model. */
   async #send(request: ChatCompletionRequest, signal: AbortSignal): Promise<Answer> {
     signal.throwIfAborted();
     const { model } = this.#options;
@@ -163,8 +161,6 @@ function parsedOf<T>(completion: Answer, text: string, form: AnswerForm<T>): Par
 
 /** Returns the median of numbers; of an even count, the mean of the middle two. */
 export function median(values: readonly number[]): number {
-  return quantile(
-    values.toSorted((a, b) => a - b),
-    0.5,
-  );
+  const sorted = values.toSorted((a, b) => a - b);
+  return quantile(sorted, 0.5);
 }

@@ -1,3 +1,4 @@
+/** Judge that compares the last text of a rollout with a known answer. */
 import { ConfigError } from "../../base/errors.ts";
 import type { Reward, RewardInput } from "../../base/trajectory/scoring.ts";
 import { verdictForm } from "./answers.ts";
@@ -59,8 +60,8 @@ export function referenceJudge<S>({ reference, extract, ...options }: ReferenceJ
       return { messages: referenceMessages(candidate, { reference: jsonLine(right), context, example: form.example }), form };
     };
     const verdicts = await questioner.sample(questionOf, { spending, signal });
-    const judged = verdicts.map(({ equivalent, explanation }) => ({ score: Number(equivalent), explanation }));
-    return { value: median(judged.map((verdict) => verdict.score)), metrics: spending.metrics(), logs: scoreLines(name, judged) };
+    const scores = verdicts.map(({ equivalent, explanation }) => ({ score: Number(equivalent), explanation }));
+    return { value: median(scores.map((each) => each.score)), metrics: spending.metrics(), logs: scoreLines(name, scores) };
   };
   return Object.freeze({ name, weight, score });
 }

@@ -1,3 +1,4 @@
+/** Judge that compares the rollouts of a group with each other, by scores or by a ranking. */
 import { ConfigError } from "../../base/errors.ts";
 import type { GroupReward, GroupScores } from "../../base/trajectory/group-scoring.ts";
 import { rankingForm, scoresForm, type AnswerForm, type JudgedScore, type Parsed } from "./answers.ts";
@@ -50,8 +51,8 @@ type Scores = readonly JudgedScore[];
  * ```
  */
 export function relativeJudge<S>(options: RelativeJudgeOptions<S>): GroupReward<S> {
-  const { rubric = DEFAULT_RUBRIC, form = "scores", ...common } = options;
-  const resolved = resolvedOptions(common, "relative");
+  const { rubric = DEFAULT_RUBRIC, form = "scores", ...commonOptions } = options;
+  const resolved = resolvedOptions(commonOptions, "relative");
   if (typeof rubric !== "function" && (typeof rubric !== "string" || rubric.trim() === "")) {
     throw new ConfigError(`Expected \`rubric\` to be a text or a function of the scenario, got ${typeof rubric}`, { param: "rubric" });
   }
@@ -61,11 +62,10 @@ export function relativeJudge<S>(options: RelativeJudgeOptions<S>): GroupReward<
   const scoreGroup: GroupReward<S>["scoreGroup"] = async ({ scenario, trajectories, seed, signal }) => {
     const candidates = candidateSet(trajectories);
     const spending = new Spending(model.prices);
-    const text = typeof rubric === "function" ? rubric(scenario) : rubric;
-    const questionOf = (sample: number) =>
-      questionAbout(labeled(candidates, `relative:${seed}:${sample}`), candidates, { rubric: text, form, explain });
-    const isTrivial = form === "ranking" && candidates.contents.length === 1;
-    const samples = isTrivial ? [[TIE]] : await questioner.sample(questionOf, { spending, signal });
+    const settings = { rubric: typeof rubric === "function" ? rubric(scenario) : rubric, form, explain };
+    const questionOf = (sample: number) => questionAbout(labeled(candidates, `relative:${seed}:${sample}`), candidates, settings);
+    const isSingleRanking = form === "ranking" && candidates.contents.length === 1;
+    const samples = isSingleRanking ? [[TIE]] : await questioner.sample(questionOf, { spending, signal });
     return toGroupScores(name, candidates, samples, spending);
   };
   return Object.freeze({ name, weight, scoreGroup });
@@ -88,14 +88,21 @@ function questionAbout(
   { rubric, form, explain }: QuestionSettings,
 ): Question<Scores> {
   const ids = candidates.map(({ id }) => id);
-  const ordered = candidates.toSorted((a, b) => a.index - b.index);
-  const answer =
-    form === "scores"
-      ? converted(scoresForm(ids, explain), (scores) => ordered.map(({ id }) => getOrThrow(scores, id)))
-      : converted(rankingForm(ids, explain), ({ ranking, explanation }) =>
-          ordered.map(({ id }) => ({ score: 1 - ranking.indexOf(id) / (ranking.length - 1), explanation })),
-        );
-  return { messages: relativeMessages(candidates, shared, { rubric, form, example: answer.example }), form: answer };
+  const idsByContent = candidates.toSorted((a, b) => a.index - b.index).map(({ id }) => id);
+  const answerForm = form === "scores" ? scoresAnswer(ids, idsByContent, explain) : rankingAnswer(ids, idsByContent, explain);
+  return { messages: relativeMessages(candidates, shared, { rubric, form, example: answerForm.example }), form: answerForm };
+}
+
+/** Returns the form of scores by id, parsed to scores in the order of `idsByContent`. */
+function scoresAnswer(ids: readonly string[], idsByContent: readonly string[], explain: boolean): AnswerForm<Scores> {
+  return converted(scoresForm(ids, explain), (scores) => idsByContent.map((id) => getOrThrow(scores, id)));
+}
+
+/** Returns the form of a ranking, parsed to evenly spaced scores in the order of `idsByContent`. Needs at least two ids. */
+function rankingAnswer(ids: readonly string[], idsByContent: readonly string[], explain: boolean): AnswerForm<Scores> {
+  return converted(rankingForm(ids, explain), ({ ranking, explanation }) =>
+    idsByContent.map((id) => ({ score: 1 - ranking.indexOf(id) / (ranking.length - 1), explanation })),
+  );
 }
 
 /** Returns a form with the same answers, parsed to scores. */

@@ -1,3 +1,4 @@
+/** Judge that scores each rollout by itself, on named criteria. */
 import { ConfigError } from "../../base/errors.ts";
 import { Trajectory } from "../../base/trajectory/trajectory.ts";
 import { REWARD_PREFIX, type Reward, type RewardInput, type ScoredTrajectory } from "../../base/trajectory/scoring.ts";
@@ -44,11 +45,9 @@ export function rubricJudge<S = unknown>({ criteria, ...options }: RubricJudgeOp
   checkCriteria(criteria);
   const { name, weight, model, explain } = resolved;
   const questioner = new Questioner(resolved);
-  const form = scoresForm(
-    criteria.map((criterion) => criterion.name),
-    explain,
-  );
-  const total = criteria.reduce((sum, criterion) => sum + (criterion.weight ?? 1), 0);
+  const criterionNames = criteria.map((criterion) => criterion.name);
+  const form = scoresForm(criterionNames, explain);
+  const totalWeight = criteria.reduce((sum, criterion) => sum + (criterion.weight ?? 1), 0);
   const score: Reward<S>["score"] = async ({ trajectory, signal }: RewardInput<S>) => {
     const shared = attemptOf(trajectory);
     const spending = new Spending(model.prices);
@@ -62,9 +61,10 @@ export function rubricJudge<S = unknown>({ criteria, ...options }: RubricJudgeOp
       const value = median(judged.map((each) => each.score));
       return { label: `${name}/${criterion.name}`, judged, value, weighted: (criterion.weight ?? 1) * value };
     });
+    const criterionMetrics = Object.fromEntries(results.map(({ label, value }) => [REWARD_PREFIX + label, value]));
     return {
-      value: results.reduce((sum, { weighted }) => sum + weighted, 0) / total,
-      metrics: { ...Object.fromEntries(results.map(({ label, value }) => [REWARD_PREFIX + label, value])), ...spending.metrics() },
+      value: results.reduce((sum, { weighted }) => sum + weighted, 0) / totalWeight,
+      metrics: { ...criterionMetrics, ...spending.metrics() },
       logs: results.flatMap(({ label, judged }) => scoreLines(label, judged)),
     };
   };
@@ -77,6 +77,7 @@ export function attemptOf(trajectory: ScoredTrajectory): CandidateSet {
   return candidateSet([{ messagesAndChoices: trajectory.messages(), additionalHistories: [], tools: [] }]);
 }
 
+/** @throws ConfigError `E_CONFIG` as {@link rubricJudge}. */
 function checkCriteria(criteria: readonly RubricCriterion[]): void {
   const fail = (problem: string): never => {
     throw new ConfigError(`Expected \`criteria\` ${problem}`, { param: "criteria" });

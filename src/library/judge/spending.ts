@@ -1,3 +1,4 @@
+/** Tokens and cost of judging, recorded as metrics of the judged rollout or group. */
 import type { Usage } from "../../base/schema/index.ts";
 import { costOf, type JudgePrices } from "./model.ts";
 

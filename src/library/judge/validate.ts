@@ -1,3 +1,4 @@
+/** Measurement of a judge against rollouts with a known order: agreement, noise, and dependence on the order of the rollouts. */
 import { ArgumentError, isAbort } from "../../base/errors.ts";
 import type { GroupReward, GroupRewardResult } from "../../base/trajectory/group-scoring.ts";
 import { checkedScore } from "../../base/trajectory/scoring.ts";
@@ -112,9 +113,10 @@ export async function validateJudge<S>(
   }
   const calls = judged.flatMap(({ calls: all }) => all);
   const failures = calls.filter((call) => typeof call === "string");
-  const agreements = judged.flatMap(({ quality, calls: all }) =>
-    all.flatMap((call) => (typeof call === "string" ? [] : [agreementOf(quality, call)])),
-  );
+  const agreements = judged.flatMap(({ quality, calls: all }) => {
+    const scored = all.filter((call) => typeof call !== "string");
+    return scored.map((scores) => agreementOf(quality, scores));
+  });
   const pairs = agreements.reduce((sum, each) => sum + each.pairs, 0);
   const pairwiseAccuracy = agreements.reduce((sum, each) => sum + each.concordant + each.ties / 2, 0) / pairs;
   const measured = {
@@ -135,6 +137,7 @@ export async function validateJudge<S>(
 /** Scores in the order of the case's rollouts, or the message of an error. */
 type Call = readonly number[] | string;
 
+/** Calls of the group reward on one case. */
 interface JudgedCase {
   /** Known quality of each rollout; higher is better. */
   readonly quality: readonly number[];
@@ -149,9 +152,10 @@ async function judgedCase<S>(
   { orders, seed, signal }: { readonly orders: number; readonly seed: number; readonly signal: AbortSignal },
 ): Promise<JudgedCase> {
   const count = trajectories.length;
-  const call = async (order: number): Promise<Call> => {
+  const judge = async (order: number): Promise<Call> => {
     const positions = permutation(count, seed, order);
-    const input = { scenario, trajectories: positions.map((position) => itemAt(trajectories, position)), seed: seed + order, signal };
+    const permuted = positions.map((position) => itemAt(trajectories, position));
+    const input = { scenario, trajectories: permuted, seed: seed + order, signal };
     try {
       const scores = valuesOf(await reward.scoreGroup(input), count);
       return typeof scores === "string" ? scores : trajectories.map((_, index) => itemAt(scores, positions.indexOf(index)));
@@ -161,8 +165,9 @@ async function judgedCase<S>(
       return messageOf(error);
     }
   };
-  const calls = await Promise.all([...Array.from({ length: orders }, (_, order) => order), 0].map(call));
-  return { quality: quality ?? trajectories.map((_, index) => -index), calls };
+  const judgedOrders = [...Array.from({ length: orders }, (_, order) => order), 0];
+  const listedFromBest = trajectories.map((_, index) => -index);
+  return { quality: quality ?? listedFromBest, calls: await Promise.all(judgedOrders.map(judge)) };
 }
 
 /** Returns the values of a result; the problem if one of them is missing or not a valid score. */
@@ -182,10 +187,17 @@ function permutation(count: number, seed: number, order: number): number[] {
   return keyed.sort((a, b) => a.key - b.key).map(({ position }) => position);
 }
 
-/** Compares all pairs of different known quality. @source Kendall, Rank Correlation Methods (1948): τ-b, corrected for ties. */
+/**
+ * Compares the scores of all pairs of rollouts with their known quality.
+ *
+ * @returns The number of pairs of different known quality (`pairs`), how many of them are scored in the known order (`concordant`) and equal
+ *   (`ties`), and Kendall's τ-b (`tau`).
+ * @source Kendall, Rank Correlation Methods (1948): τ-b, corrected for ties.
+ */
 function agreementOf(quality: readonly number[], scores: readonly number[]) {
-  // `ties` are compared pairs with equal scores; `scoredPairs` are all pairs with different scores, also of equal quality.
-  let [pairs, concordant, ties, scoredPairs] = [0, 0, 0, 0];
+  let [pairs, concordant, ties] = [0, 0, 0];
+  /** Number of pairs with different scores, also of equal quality. */
+  let scoredPairs = 0;
   const rated = zip(quality, scores);
   for (const [index, [qualityA, scoreA]] of rated.entries()) {
     for (const [qualityB, scoreB] of rated.slice(0, index)) {
@@ -244,10 +256,12 @@ function findingsOf(
   return findings;
 }
 
+/** Returns the mean; NaN without values. */
 function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
+/** @throws ArgumentError `E_ARGUMENT` as {@link validateJudge}. */
 function checkCases<S>(cases: readonly JudgeCase<S>[]): void {
   const fail = (problem: string): never => {
     throw new ArgumentError(`Expected \`cases\` ${problem}`, { param: "cases" });
