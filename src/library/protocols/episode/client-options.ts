@@ -1,3 +1,4 @@
+/** Options that the clients of both environment protocols share. */
 import type { RunAgentOptions } from "../../rollout/agent/index.ts";
 
 /** Sampling settings and maximum number of turns of an environment's agent. The environment sets the other options of `runAgent`. */

@@ -1,3 +1,4 @@
+/** Error of an environment server, for both protocols. */
 import { WhetstoneError, type WhetstoneErrorOptions } from "../../../base/errors.ts";
 
 /**

@@ -1,3 +1,4 @@
+/** One episode that a client of a server plays, for both protocols: tool calls, the submitted answer, and its score. */
 import { scoreRollout } from "../../environment/rollout.ts";
 import { ConfigError } from "../../../base/errors.ts";
 import type { AgentTool, ToolResult } from "../../rollout/agent/index.ts";
@@ -33,10 +34,13 @@ export class ServedEpisode<S> {
   readonly #episode: Episode;
   /** Messages so far. */
   readonly #record: TrajectoryBuilder;
+  /** Aborts the episode's tools and rewards when the episode is closed. */
   readonly #abort: AbortController;
   /** Number of calls so far, for their ids. */
   #calls = 0;
+  /** Whether an answer was submitted. */
   #isDone = false;
+  /** Whether the episode's resources were released. */
   #isClosed = false;
 
   private constructor(environment: ToolEnvironment<S>, scenario: S, episode: Episode, abort: AbortController) {
@@ -78,7 +82,8 @@ export class ServedEpisode<S> {
   async call(name: string, input: object): Promise<ToolResult | null> {
     const tool = this.tools.find((each) => each.function.name === name);
     if (tool === undefined) return null;
-    const id = `call-${this.#calls++}`;
+    const id = `call-${this.#calls}`;
+    this.#calls++;
     const args = JSON.stringify(input);
     this.#record.add({ role: "assistant", content: "", tool_calls: [{ id, type: "function", function: { name, arguments: args } }] });
     const result = await tool.call(args, { signal: this.#abort.signal, callId: id });

@@ -1,3 +1,4 @@
+/** HTTP server that both environment protocols share: validation of its options, protection from web pages, and its end. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { checkCount } from "../../client/address.ts";
@@ -82,8 +83,10 @@ export async function listenForEpisodes(
 }> {
   checkCount("port", port, 0);
   checkCount("maxSessions", maxSessions, 1);
-  const rejectionOf = (request: IncomingMessage) =>
-    refusalOf(request, LOOPBACK.test((http.address() as AddressInfo | null)?.address ?? ""));
+  const rejectionOf = (request: IncomingMessage) => {
+    const boundAddress = (http.address() as AddressInfo | null)?.address ?? "";
+    return refusalOf(request, LOOPBACK.test(boundAddress));
+  };
   const http = createServer((request, response) => {
     const detail = rejectionOf(request);
     if (detail === null) return void listener(request, response);

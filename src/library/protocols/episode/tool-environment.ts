@@ -1,3 +1,4 @@
+/** Environments that are defined by their tools, so that both this package and the clients of a server can play them. */
 import { defineEnvironment, type Environment, type EnvironmentDefinition } from "../../environment/index.ts";
 import { ConfigError } from "../../../base/errors.ts";
 import { runAgent, type AgentTool } from "../../rollout/agent/index.ts";

@@ -1,3 +1,4 @@
+/** Environment whose rollouts are played on an OpenEnv server. */
 import { defineEnvironment, type Environment, type ScenarioSource } from "../../environment/index.ts";
 import { runAgent } from "../../rollout/agent/index.ts";
 import type { JsonObject, RequestMessage } from "../../../base/schema/index.ts";

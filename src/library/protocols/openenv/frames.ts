@@ -52,21 +52,22 @@ const REMEDIES: Readonly<Record<string, string>> = {
 /** Converts the data of an `error` frame to an error that names the request, the server's message and a remedy. */
 export function frameError(request: string, url: string, data: Readonly<Record<string, unknown>>): Error {
   const code = typeof data["code"] === "string" ? data["code"] : "unknown";
-  const sessions =
-    code === "CAPACITY_REACHED" && "max_sessions" in data
-      ? ` (${String(data["active_sessions"])} of ${String(data["max_sessions"])} sessions in use)`
-      : "";
-  const remedy = REMEDIES[code];
-  const message = `OpenEnv server ${url} failed \`${request}\` with ${code}${sessions}: ${String(data["message"] ?? "no message")}${details(data["errors"])}${remedy === undefined ? "" : `; ${remedy}`}`;
+  const hasCounts = code === "CAPACITY_REACHED" && "max_sessions" in data;
+  const sessions = hasCounts ? ` (${String(data["active_sessions"])} of ${String(data["max_sessions"])} sessions in use)` : "";
+  const reason = `${String(data["message"] ?? "no message")}${firstProblem(data["errors"])}`;
+  const remedy = REMEDIES[code] === undefined ? "" : `; ${REMEDIES[code]}`;
+  const message = `OpenEnv server ${url} failed \`${request}\` with ${code}${sessions}: ${reason}${remedy}`;
   if (code === "CAPACITY_REACHED") return new OverloadedError(message, { retryable: true });
   if (code === "VALIDATION_ERROR") return new ArgumentError(message, { param: request });
   if (code === "INVALID_JSON" || code === "UNKNOWN_TYPE") return new ProtocolError(message);
   return new EnvironmentError(message, { reason: code, retryable: code === "SESSION_ERROR" });
 }
 
-/** Returns the first problem of a validation error as the end of a sentence. */
-function details(errors: unknown): string {
-  const parsed = z.array(z.looseObject({ loc: z.array(z.unknown()).default([]), msg: z.string() })).safeParse(errors);
-  const first = parsed.success ? parsed.data[0] : undefined;
-  return first === undefined ? "" : ` (${first.loc.map(String).join(".")}: ${first.msg})`;
+/** Schema of the problems in the data of a `VALIDATION_ERROR`. */
+const validationProblems = z.array(z.looseObject({ loc: z.array(z.unknown()).default([]), msg: z.string() }));
+
+/** Returns the first problem of a validation error in parentheses; `""` for data of other errors. */
+function firstProblem(errors: unknown): string {
+  const problem = validationProblems.safeParse(errors).data?.[0];
+  return problem === undefined ? "" : ` (${problem.loc.map(String).join(".")}: ${problem.msg})`;
 }

@@ -1,3 +1,4 @@
+/** Session of a client of `serveOpenEnv`: answers the frames of one WebSocket. */
 import PQueue from "p-queue";
 import { z } from "zod";
 import { scenarioIdOf } from "../../environment/index.ts";
@@ -40,6 +41,7 @@ export class ServedOpenEnvSession<S> {
   #episode: ServedEpisode<S> | null = null;
   /** Response to `state`. */
   #state: { readonly episode_id: string | null; step_count: number } = { episode_id: null, step_count: 0 };
+  /** Queue of messages, one at a time. */
   readonly #queue = new PQueue({ concurrency: 1 });
   #isClosed = false;
 
@@ -61,6 +63,7 @@ export class ServedOpenEnvSession<S> {
     await this.#episode?.close();
   }
 
+  /** Answers a message when the earlier ones are answered. */
   async #answer(text: string): Promise<Reply | null> {
     let message: unknown;
     try {
@@ -83,6 +86,7 @@ export class ServedOpenEnvSession<S> {
     return failed("UNKNOWN_TYPE", `Unknown message type: ${type}${remedy}`);
   }
 
+  /** Ends the current episode, and starts one with the selected scenario. */
   async #reset(data: unknown): Promise<Reply> {
     const parsed = resetData.safeParse(data);
     if (!parsed.success) return invalid(parsed.error);
@@ -90,7 +94,8 @@ export class ServedOpenEnvSession<S> {
     await this.#episode?.close();
     this.#episode = null;
     // A seed may be negative.
-    const scenario = scenarioAt<S>(this.#environment.scenarios[split], Math.abs(index ?? seed ?? this.#nextIndex()), split);
+    const position = Math.abs(index ?? seed ?? this.#nextIndex());
+    const scenario = scenarioAt<S>(this.#environment.scenarios[split], position, split);
     const episode = await ServedEpisode.start(this.#environment, scenario);
     for (const { function: tool } of episode.tools) {
       if (!RESERVED_TOOL_NAMES.has(tool.name)) continue;
@@ -107,6 +112,7 @@ export class ServedOpenEnvSession<S> {
     return observation({ messages: episode.messages, scenario_id: scenarioIdOf(this.#environment, scenario) });
   }
 
+  /** Lists the tools, calls a tool, or submits the answer. */
   async #step(data: unknown): Promise<Reply> {
     const parsed = action.safeParse(data);
     if (!parsed.success) return invalid(parsed.error);
@@ -125,10 +131,12 @@ export class ServedOpenEnvSession<S> {
     return toolDone(name, result.text, { reward: 0, done: false });
   }
 
+  /** Ends the episode with the reward of the submitted answer. */
   async #submit(episode: ServedEpisode<S>, input: object): Promise<Reply> {
     const parsed = submission.safeParse(input);
     if (!parsed.success) return toolFailed(SUBMIT.name, "invalid_args", z.prettifyError(parsed.error));
-    return toolDone(SUBMIT.name, "The episode has ended.", { reward: await episode.submit(parsed.data.answer), done: true });
+    const reward = await episode.submit(parsed.data.answer);
+    return toolDone(SUBMIT.name, "The episode has ended.", { reward, done: true });
   }
 }
 

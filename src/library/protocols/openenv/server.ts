@@ -1,3 +1,4 @@
+/** Server of an environment in the protocol of OpenEnv: HTTP routes, the WebSockets of the clients, and their ends. */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { WebSocket } from "ws";
@@ -69,7 +70,7 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
   };
   const { http, server, rejectionOf } = await listenForEpisodes(
     options,
-    (request, response) => answer(served, request, response),
+    (request, response) => answerRoute(served, request, response),
     endSessions,
   );
   /** Index of the next scenario, for clients that do not select one. */
@@ -87,15 +88,20 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
         sessions.delete(client);
         void session.close();
       });
-      client.on("message", (data) => {
-        void session.answer((data as Buffer).toString("utf8")).then((reply) => {
-          if (reply === null) client.close(1000);
-          else if (client.readyState === client.OPEN) client.send(JSON.stringify(reply));
-        });
-      });
+      answerMessages(client, session);
     });
   });
   return server;
+}
+
+/** Answers every message of a client. A session answers its messages in order and does not reject. */
+function answerMessages<S>(client: WebSocket, session: ServedOpenEnvSession<S>): void {
+  client.on("message", (data) => {
+    void session.answer((data as Buffer).toString("utf8")).then((reply) => {
+      if (reply === null) client.close(1000);
+      else if (client.readyState === client.OPEN) client.send(JSON.stringify(reply));
+    });
+  });
 }
 
 /** Reports to a client that the server has no free session, and closes its connection. */
@@ -121,12 +127,13 @@ function pingAll(clients: Iterable<WebSocket>): void {
   }
 }
 
+/** Returns the path of a request without its query. */
 function pathOf(request: IncomingMessage): string {
   return (request.url ?? "/").split("?")[0] ?? "/";
 }
 
-/** Answers the HTTP routes. */
-function answer({ name }: { readonly name: string }, request: IncomingMessage, response: ServerResponse): void {
+/** Answers a request of an HTTP route. */
+function answerRoute({ name }: { readonly name: string }, request: IncomingMessage, response: ServerResponse): void {
   const send = (status: number, body: object) => {
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
   };

@@ -1,3 +1,4 @@
+/** Client of an OpenEnv server: a session with one environment, and its tools for `runAgent`. `socket.ts` is its connection. */
 import PQueue from "p-queue";
 import { checkCount, readBaseUrl } from "../../client/address.ts";
 import { ProtocolError } from "../../client/errors.ts";
@@ -72,7 +73,9 @@ export async function connectOpenEnv(baseUrl: string, options: OpenEnvOptions = 
  */
 export class OpenEnvSession {
   readonly #socket: OpenEnvSocket;
+  /** Reward of the episode so far. */
   #reward = 0;
+  /** Whether the episode has ended. */
   #isDone = false;
   /** Queue of tool calls, one at a time, because each may end the episode. */
   readonly #calls = new PQueue({ concurrency: 1 });
@@ -106,10 +109,10 @@ export class OpenEnvSession {
    *   an invalid response, a TimeoutError, or the signal's reason.
    */
   async reset(params: JsonObject = {}): Promise<OpenEnvStep> {
-    const first = this.#stepOf("reset", await this.#socket.exchange("reset", params, "observation"));
+    const start = this.#stepOf("reset", await this.#socket.exchange("reset", params, "observation"));
     this.#reward = 0;
-    this.#isDone = first.done;
-    return first;
+    this.#isDone = start.done;
+    return start;
   }
 
   /**
@@ -182,13 +185,9 @@ export class OpenEnvSession {
     }
     return parsed.data.tools.map(({ name, description, input_schema, inputSchema }) => {
       const parameters = (input_schema ?? inputSchema ?? { type: "object", properties: {} }) as JsonObject;
-      return agentTool(
-        { name, description: description ?? undefined, parameters },
-        (input) => this.#calls.add(() => this.#call(name, input as JsonObject)),
-        {
-          isFatal: () => true,
-        },
-      );
+      const call = (input: unknown) => this.#calls.add(() => this.#call(name, input as JsonObject));
+      // Every error that `#call` throws is one of the session; errors of the tool are results.
+      return agentTool({ name, description: description ?? undefined, parameters }, call, { isFatal: () => true });
     });
   }
 

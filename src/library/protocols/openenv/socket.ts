@@ -1,3 +1,4 @@
+/** WebSocket of a client's session with an OpenEnv server: one request at a time, timeouts, and the end of the connection. */
 import PQueue from "p-queue";
 import type { WebSocket } from "ws";
 import { ConnectionError, ProtocolError } from "../../client/errors.ts";
@@ -49,10 +50,11 @@ export class OpenEnvSocket {
       this.#opened.resolve();
     });
     socket.on("message", (data) => this.#receive(textOf(data)));
-    socket.on("error", (error) => this.#fail(this.#lost(error.message || error.name, error)));
-    socket.on("close", (code, reason) =>
-      this.#fail(this.#lost(`closed with code ${code}${reason.length === 0 ? "" : `: ${String(reason)}`}`)),
-    );
+    socket.on("error", (error) => this.#fail(this.#connectionError(error.message || error.name, error)));
+    socket.on("close", (code, reason) => {
+      const detail = reason.length === 0 ? "" : `: ${String(reason)}`;
+      this.#fail(this.#connectionError(`closed with code ${code}${detail}`));
+    });
   }
 
   /**
@@ -66,10 +68,8 @@ export class OpenEnvSocket {
     signal.throwIfAborted();
     // Loaded on first use, so that importing the module stays fast.
     const { WebSocket } = await import("ws");
-    const session = new OpenEnvSocket(
-      new WebSocket(`${baseUrl.replace(/^http/u, "ws")}/ws`, { headers, maxPayload: MAX_MESSAGE_BYTES }),
-      params,
-    );
+    const webSocketUrl = `${baseUrl.replace(/^http/u, "ws")}/ws`;
+    const session = new OpenEnvSocket(new WebSocket(webSocketUrl, { headers, maxPayload: MAX_MESSAGE_BYTES }), params);
     const link = linkAbort(signal, { timeoutMs, label: `connecting to the OpenEnv server ${baseUrl}` });
     try {
       await abortable(session.#opened.promise, link.signal);
@@ -92,6 +92,7 @@ export class OpenEnvSocket {
     return this.#queue.add(() => this.#exchangeNow(request, data, expected));
   }
 
+  /** Sends a request when it is its turn, and waits for the next message, which is its response. */
   async #exchangeNow(
     request: string,
     data: Readonly<Record<string, unknown>> | undefined,
@@ -133,6 +134,7 @@ export class OpenEnvSocket {
     this.#socket.close();
   }
 
+  /** Listener of the signal; a field, so that it can be removed. */
   readonly #onAbort = (): void => this.#fail(this.#signal.reason);
 
   /** Handles a message: the response to the request in progress, or a report of the server. */
@@ -161,7 +163,7 @@ export class OpenEnvSocket {
   }
 
   /** Returns the error of a connection that could not be opened, or that was lost. */
-  #lost(reason: string, cause?: unknown): ConnectionError {
+  #connectionError(reason: string, cause?: unknown): ConnectionError {
     if (!this.#isOpen) {
       const message = `OpenEnv server ${this.#url} is unreachable at /ws: ${reason}; check that it runs and that the address has no path of its own`;
       return new ConnectionError(message, { cause, isBeforeSend: true });
@@ -172,6 +174,7 @@ export class OpenEnvSocket {
   }
 }
 
+/** Returns a message as text, from any of the forms in which the package ws delivers it. */
 function textOf(data: Buffer | ArrayBuffer | Buffer[]): string {
   return (Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data as Buffer)).toString("utf8");
 }

@@ -1,5 +1,7 @@
+/** Environment whose rollouts are played on a server of the Open Reward Standard. */
 import { checkCount, readBaseUrl } from "../../client/address.ts";
-import { defineEnvironment, type Environment } from "../../environment/index.ts";
+import type { z } from "zod";
+import { defineEnvironment, type Environment, type GroupRewardInput } from "../../environment/index.ts";
 import { ConfigError } from "../../../base/errors.ts";
 import { refuse } from "../../../base/util/values.ts";
 import { runAgent } from "../../rollout/agent/index.ts";
@@ -81,15 +83,19 @@ export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<En
   const names = await callOrs(server, "/list_environments", wire.environments);
   const name = chosen("environment", options.environment?.toLowerCase() ?? names[0], names);
   const path = `/${encodeURIComponent(name)}`;
-  const splits = await callOrs(server, `${path}/splits`, wire.splits);
-  const splitNames = splits.map((split) => split.name);
-  const trainSplit = chosen("trainSplit", options.trainSplit ?? splits.find(({ type }) => type === "train")?.name, splitNames);
-  const requestedEval = options.evalSplit === undefined ? splits.find(({ type }) => type !== "train")?.name : options.evalSplit;
-  const evalSplit = requestedEval === undefined || requestedEval === null ? null : chosen("evalSplit", requestedEval, splitNames);
+  const { train: trainSplit, eval: evalSplit } = chosenSplits(options, await callOrs(server, `${path}/splits`, wire.splits));
   const { supports_score_group: hasGroupScore, message_block_types: blockTypes } = await callOrs(server, `${path}/tools`, wire.tools);
   const tasksOf = async (split: string): Promise<OrsTask[]> => {
     const { num_tasks: count } = await callOrs(server, `${path}/num_tasks`, wire.taskCount, { split });
     return Array.from({ length: count }, (_, index) => ({ id: `${split}/${index}`, split, index }));
+  };
+  const groupReward = {
+    name: "score_group",
+    weight: groupWeight,
+    async scoreGroup({ scenario, trajectories, signal: groupSignal }: GroupRewardInput<OrsTask>) {
+      await using session = await OrsSession.open({ ...server, signal: groupSignal }, name, scenario);
+      return session.scoreGroup(trajectories.map((each) => toOrsMessages(each.messages(), blockTypes ?? ["text", "image"])));
+    },
   };
   return defineEnvironment<OrsTask>({
     name,
@@ -99,34 +105,36 @@ export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<En
       const t = trajectory({ messages: await session.messages(), tools: await session.tools() });
       const { stopReason, text } = await runAgent(t, policy, { ...agent, ...sampling, isDone: () => session.isDone });
       if (stopReason === "answer") await session.answer(text);
-      t.metrics[EPISODE_REWARD] = reward === "last" ? (session.rewards.at(-1) ?? 0) : session.rewards.reduce((sum, each) => sum + each, 0);
+      const lastReward = session.rewards.at(-1) ?? 0;
+      t.metrics[EPISODE_REWARD] = reward === "last" ? lastReward : session.rewards.reduce((sum, each) => sum + each, 0);
       return t;
     },
     rewards: [{ name: "episode", score: ({ trajectory: played }) => Number(played.metrics[EPISODE_REWARD]) }],
-    groupRewards:
-      hasGroupScore === true && groupWeight !== 0
-        ? [
-            {
-              name: "score_group",
-              weight: groupWeight,
-              async scoreGroup({ scenario, trajectories, signal: groupSignal }) {
-                await using session = await OrsSession.open({ ...server, signal: groupSignal }, name, scenario);
-                return session.scoreGroup(trajectories.map((each) => toOrsMessages(each.messages(), blockTypes ?? ["text", "image"])));
-              },
-            },
-          ]
-        : [],
+    groupRewards: hasGroupScore === true && groupWeight !== 0 ? [groupReward] : [],
   });
+}
+
+/** Returns the names of the splits to train and to evaluate on. @throws ConfigError `E_CONFIG` for a split that the server does not have. */
+function chosenSplits(
+  { trainSplit, evalSplit }: Pick<OrsEnvironmentOptions, "trainSplit" | "evalSplit">,
+  splits: z.output<typeof wire.splits>,
+): { readonly train: string; readonly eval: string | null } {
+  const names = splits.map((split) => split.name);
+  const defaultTrain = splits.find(({ type }) => type === "train")?.name;
+  const defaultEval = splits.find(({ type }) => type !== "train")?.name ?? null;
+  const requestedEval = evalSplit === undefined ? defaultEval : evalSplit;
+  return {
+    train: chosen("trainSplit", trainSplit ?? defaultTrain, names),
+    eval: requestedEval === null ? null : chosen("evalSplit", requestedEval, names),
+  };
 }
 
 /** Returns `value` if it is one of the server's names. @throws ConfigError `E_CONFIG` otherwise. */
 function chosen(param: string, value: string | undefined, names: readonly string[]): string {
   if (value !== undefined && names.includes(value)) return value;
   const got = value === undefined ? "none" : `\`${value}\``;
-  throw new ConfigError(
-    `Expected \`${param}\` to be one of the server's: ${names.map((each) => `\`${each}\``).join(", ") || "none"}; got ${got}`,
-    { param },
-  );
+  const list = names.map((each) => `\`${each}\``).join(", ") || "none";
+  throw new ConfigError(`Expected \`${param}\` to be one of the server's: ${list}; got ${got}`, { param });
 }
 
 /** Returns the header with secrets: base64 of `{ <name>: { value } }`. */

@@ -40,8 +40,8 @@ const REMEDIES: Readonly<Record<number, string>> = {
  */
 export async function callOrs<T extends z.ZodType>(server: OrsServer, path: string, schema: T, body?: unknown): Promise<z.output<T>> {
   return timed(server, path, async (signal) => {
-    const text = await (await send(server, path, body, signal)).body.text();
-    return parsed(server, path, schema, text);
+    const response = await send(server, path, body, signal);
+    return parsedResponse(server, path, schema, await response.body.text());
   });
 }
 
@@ -52,7 +52,10 @@ export async function callOrs<T extends z.ZodType>(server: OrsServer, path: stri
  * @throws EnvironmentError `E_ENVIRONMENT` for an `error` event; otherwise as {@link callOrs}.
  */
 export async function callStream<T extends z.ZodType>(server: OrsServer, path: string, schema: T, body: object): Promise<z.output<T>> {
-  return timed(server, path, async (signal) => parsed(server, path, schema, (await readStream(server, path, body, signal)).result));
+  return timed(server, path, async (signal) => {
+    const { result } = await readStream(server, path, body, signal);
+    return parsedResponse(server, path, schema, result);
+  });
 }
 
 /** Opens a session. @returns its id: the `task_id` of the operation. */
@@ -75,10 +78,13 @@ async function timed<T>({ baseUrl, timeoutMs, signal }: OrsServer, path: string,
 
 /** Sends a request and reads its event stream, resumed after a break. @returns the id of the operation and the JSON text of its result. */
 async function readStream(server: OrsServer, path: string, body: object, signal: AbortSignal): Promise<{ taskId: string; result: string }> {
+  /** Id of the operation; null until a stream has sent it. Only then can the operation be resumed. */
   let taskId: string | null = null;
   for (let attempt = 0; ; attempt++) {
+    /** Pieces of the result. A resumed stream sends the result from its start. */
     const chunks: string[] = [];
     let isEnded = false;
+    /** Message of an `error` event; null without one. */
     let failure: string | null = null;
     const parser = createParser({
       onEvent: ({ event, data }) => {
@@ -144,6 +150,7 @@ async function send(server: OrsServer, path: string, body: unknown, signal: Abor
   }
 }
 
+/** Returns the first value of a response header. */
 function headerOf({ headers }: Dispatcher.ResponseData, name: string): string | undefined {
   const value = headers[name];
   return Array.isArray(value) ? value[0] : value;
@@ -156,7 +163,7 @@ function detailOf(text: string): string {
 }
 
 /** Parses JSON with a schema. @throws ProtocolError `E_PROTOCOL` if it does not match. */
-function parsed<T extends z.ZodType>(server: OrsServer, path: string, schema: T, text: string): z.output<T> {
+function parsedResponse<T extends z.ZodType>(server: OrsServer, path: string, schema: T, text: string): z.output<T> {
   const result = schema.safeParse(parseJson(text));
   if (result.success) return result.data;
   const issue = result.error.issues[0];

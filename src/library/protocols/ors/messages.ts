@@ -14,9 +14,11 @@ export interface OrsMessage {
 
 /** Returns the text of a tool's output; images are replaced by their type. */
 export function outputText(output: z.output<typeof blocks>): string {
-  return output
-    .map(({ type, text, mimeType }) => text ?? `[${type}${mimeType === null || mimeType === undefined ? "" : ` ${mimeType}`}]`)
-    .join("\n");
+  const texts = output.map(({ type, text, mimeType }) => {
+    const placeholder = mimeType === null || mimeType === undefined ? type : `${type} ${mimeType}`;
+    return text ?? `[${placeholder}]`;
+  });
+  return texts.join("\n");
 }
 
 /**
@@ -24,8 +26,8 @@ export function outputText(output: z.output<typeof blocks>): string {
  *
  * @throws UnsupportedError `E_UNSUPPORTED` for images and reasoning.
  */
-export function fromOrsMessages(list: z.output<typeof messages>): RequestMessage[] {
-  return list.flatMap(({ role, blocks: parts }) => {
+export function fromOrsMessages(orsMessages: z.output<typeof messages>): RequestMessage[] {
+  return orsMessages.flatMap(({ role, blocks: parts }) => {
     const texts: string[] = [];
     const calls: object[] = [];
     const results: RequestMessage[] = [];
@@ -38,8 +40,10 @@ export function fromOrsMessages(list: z.output<typeof messages>): RequestMessage
           `The task's prompt has a block of type \`${type}\`, which is not supported; choose tasks with text only`,
         );
     }
+    if (texts.length + calls.length === 0) return results;
     const message = { role, content: texts.join("\n"), ...(calls.length === 0 ? {} : { tool_calls: calls }) } as RequestMessage;
-    return texts.length + calls.length === 0 ? results : [...results, message];
+    // Results answer calls of an earlier message, so that they precede the text of this one.
+    return [...results, message];
   });
 }
 
@@ -51,16 +55,7 @@ export function fromOrsMessages(list: z.output<typeof messages>): RequestMessage
 export function toOrsMessages(conversation: readonly RequestMessage[], blockTypes: readonly string[]): OrsMessage[] {
   const hasTools = blockTypes.includes("tool_call") && blockTypes.includes("tool_result");
   return conversation.flatMap((message): OrsMessage[] => {
-    const {
-      role,
-      tool_calls: calls,
-      tool_call_id: callId,
-    } = message as RequestMessage & {
-      readonly tool_calls?:
-        | readonly { readonly id?: string; readonly function: { readonly name: string; readonly arguments?: string } }[]
-        | null;
-      readonly tool_call_id?: string;
-    };
+    const { role, tool_calls: calls, tool_call_id: callId } = message;
     const text = { type: "text", text: textOf(message) };
     if (role === "tool") {
       return hasTools ? [{ role: "user", blocks: [{ type: "tool_result", tool_call_id: callId ?? "", blocks: [text] }] }] : [];
@@ -72,11 +67,15 @@ export function toOrsMessages(conversation: readonly RequestMessage[], blockType
       name,
       input: inputOf(args ?? ""),
     }));
-    const messageBlocks = text.text === "" && callBlocks.length > 0 ? callBlocks : [text, ...callBlocks];
-    return [
-      { role: role === "system" || role === "developer" ? "system" : role === "assistant" ? "assistant" : "user", blocks: messageBlocks },
-    ];
+    const isOnlyCalls = text.text === "" && callBlocks.length > 0;
+    return [{ role: orsRole(role), blocks: isOnlyCalls ? callBlocks : [text, ...callBlocks] }];
   });
+}
+
+/** Returns the role of a message; roles that the standard does not have count as the user's. */
+function orsRole(role: string): OrsMessage["role"] {
+  if (role === "system" || role === "developer") return "system";
+  return role === "assistant" ? "assistant" : "user";
 }
 
 /** Parses the arguments of a call. Invalid ones, for which the agent got an error, are sent as text in `{ arguments }`. */

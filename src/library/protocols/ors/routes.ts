@@ -1,4 +1,7 @@
-/** HTTP routes of a server of the Open Reward Standard (openreward 0.1). */
+/**
+ * HTTP routes of a server of the Open Reward Standard (openreward 0.1). Tool calls and group scores are operations: they run one at a time in
+ * a session, and answer with an event stream that a client can resume by its `task_id`.
+ */
 import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { bodyLimit } from "hono/body-limit";
@@ -28,19 +31,20 @@ const PING_INTERVAL_MS = 10_000;
 const BLOCK_TYPES = ["text", "tool_call", "tool_result"];
 
 const splitName = z.enum(["train", "eval"]);
-const index = z.number().int().nonnegative();
+/** Position of a task in its split. */
+const taskIndex = z.number().int().nonnegative();
 /** Body of `/num_tasks` and `/tasks`. */
 const splitBody = z.looseObject({ split: splitName });
 /** Body of `/task`. */
-const taskBody = z.looseObject({ split: splitName, index });
+const taskBody = z.looseObject({ split: splitName, index: taskIndex });
 /** Body of `/task_range`: `stop` is exclusive. */
-const rangeBody = z.looseObject({ split: splitName, start: index.nullish(), stop: index.nullish() });
+const rangeBody = z.looseObject({ split: splitName, start: taskIndex.nullish(), stop: taskIndex.nullish() });
 /** Body of `/create`: the task as `task_spec`, or as `split` and `index`. */
 const createBody = z.looseObject({
   env_name: z.string().nullish(),
-  task_spec: z.looseObject({ split: splitName, index }).nullish(),
+  task_spec: z.looseObject({ split: splitName, index: taskIndex }).nullish(),
   split: splitName.nullish(),
-  index: index.nullish(),
+  index: taskIndex.nullish(),
   toolset_name: z.string().nullish(),
 });
 /** Body of `/call`; with `task_id`, the client resumes an earlier call. */
@@ -111,9 +115,9 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
     supports_score_group: environment.groupRewards.length > 0,
     message_block_types: BLOCK_TYPES,
   };
-  const task = (split: SplitName, position: number) => ({ id: `${split}/${position}`, split, index: position });
-  const range = (split: SplitName, start: number, stop: number) =>
-    Array.from({ length: Math.max(0, stop - start) }, (_, offset) => task(split, start + offset));
+  const taskAt = (split: SplitName, position: number) => ({ id: `${split}/${position}`, split, index: position });
+  const tasksIn = (split: SplitName, start: number, stop: number) =>
+    Array.from({ length: Math.max(0, stop - start) }, (_, offset) => taskAt(split, start + offset));
 
   app.get("/splits", (c) =>
     c.json([
@@ -126,18 +130,18 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
   app.post("/num_tasks", async (c) => c.json({ num_tasks: sessions.count((await bodyOf(c, splitBody)).split) }));
   app.post("/tasks", async (c) => {
     const { split } = await bodyOf(c, splitBody);
-    return c.json({ tasks: range(split, 0, sessions.count(split)), env_name: name });
+    return c.json({ tasks: tasksIn(split, 0, sessions.count(split)), env_name: name });
   });
   app.post("/task", async (c) => {
     const { split, index: position } = await bodyOf(c, taskBody);
     if (position >= sessions.count(split)) fail(400, "Invalid index");
-    return c.json({ task: task(split, position), env_name: name });
+    return c.json({ task: taskAt(split, position), env_name: name });
   });
   app.post("/task_range", async (c) => {
     const { split, start, stop } = await bodyOf(c, rangeBody);
     const count = sessions.count(split);
     if ((stop ?? count) > count) fail(400, "Invalid index range");
-    return c.json({ tasks: range(split, start ?? 0, stop ?? count), env_name: name });
+    return c.json({ tasks: tasksIn(split, start ?? 0, stop ?? count), env_name: name });
   });
   app.get("/task_tools", (c) => {
     return c.json({ tools: sessionOf(c, sessions).episode.tools.map(describedTool), ...capabilities });
@@ -147,35 +151,35 @@ function environmentRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedS
   app.post("/call", async (c) => {
     const session = sessionOf(c, sessions);
     const { name: tool, input, task_id: taskId } = await bodyOf(c, callBody);
-    return resumable(session, taskId, () => call(session, tool, input));
+    return resumable(session, taskId, () => callTool(session, tool, input));
   });
   app.post("/score_group", async (c) => {
     const session = sessionOf(c, sessions);
     if (environment.groupRewards.length === 0) fail(404, `Environment '${name}' has no group rewards`);
     const { candidates, task_id: taskId } = await bodyOf(c, groupBody);
-    return resumable(session, taskId, () => scores(environment, session.scenario, candidates));
+    return resumable(session, taskId, () => groupScores(environment, session.scenario, candidates));
   });
   return app;
 }
 
 /** Runs a tool call. A tool's own error is a successful call with the error as text. @returns the JSON of the result. */
-async function call<S>({ episode }: ServedOrsSession<S>, name: string, input: Record<string, unknown>): Promise<string> {
+async function callTool<S>({ episode }: ServedOrsSession<S>, name: string, input: Record<string, unknown>): Promise<string> {
   const refused = (reason: string, error: string) => JSON.stringify({ ok: false, error, reason });
-  const done = (text: string, end: { readonly reward: number | null; readonly finished: boolean }) =>
+  const succeeded = (text: string, end: { readonly reward: number | null; readonly finished: boolean }) =>
     JSON.stringify({ ok: true, output: { blocks: [{ type: "text", text, detail: null }], metadata: null, ...end } });
   if (episode.isDone) return refused("episode_finished", `'${name}' was not run: the episode has finished`);
   if (name === SUBMIT.name) {
     const answer = input[SUBMIT.arg];
     if (typeof answer !== "string") return refused("input_validation", `Expected \`${SUBMIT.arg}\` to be a string, got ${typeof answer}`);
-    return done("The episode has ended.", { reward: await episode.submit(answer), finished: true });
+    return succeeded("The episode has ended.", { reward: await episode.submit(answer), finished: true });
   }
   const result = await episode.call(name, input);
   if (result === null) return refused("not_found", `'${name}' is not a valid tool`);
-  return done(result.text, { reward: null, finished: false });
+  return succeeded(result.text, { reward: null, finished: false });
 }
 
 /** Computes the group rewards of candidates. @returns the JSON of the scores. @throws RewardError `E_REWARD` if one fails. */
-async function scores<S>(
+async function groupScores<S>(
   environment: ToolEnvironment<S>,
   scenario: S,
   candidates: readonly { readonly messages: z.output<typeof messages> }[],
@@ -207,36 +211,40 @@ function resumable<S>(session: ServedOrsSession<S>, taskId: string | null | unde
 /** Returns the event stream of an operation: its id, and its result in chunks or its error. */
 function eventStream(taskId: string, result: Promise<string>): Response {
   const encoder = new TextEncoder();
-  const event = (type: string, data: string) => {
-    const lines = data.split(/\r\n|\r|\n/u).map((line) => `data: ${line}\r\n`);
-    return encoder.encode(`event: ${type}\r\n${lines.join("")}\r\n`);
-  };
-  let timer: NodeJS.Timeout | undefined;
+  let pingTimer: NodeJS.Timeout | undefined;
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
-      controller.enqueue(event("task_id", taskId));
+      const send = (text: string) => controller.enqueue(encoder.encode(text));
+      send(eventText("task_id", taskId));
       // Comments keep the connection alive while a tool runs.
-      timer = setInterval(() => controller.enqueue(encoder.encode(": ping\r\n\r\n")), PING_INTERVAL_MS);
-      const finish = (events: readonly Uint8Array[]) => {
-        clearInterval(timer);
-        for (const each of events) controller.enqueue(each);
-        controller.close();
-      };
+      pingTimer = setInterval(() => send(": ping\r\n\r\n"), PING_INTERVAL_MS);
+      const errorText = (error: unknown) => eventText("error", isAbort(error) ? "the session was deleted" : messageOf(error));
       result
-        .then(
-          (text) => {
-            const chunks = Array.from({ length: Math.max(1, Math.ceil(text.length / CHUNK_CHARACTERS)) }, (_, position) =>
-              text.slice(position * CHUNK_CHARACTERS, (position + 1) * CHUNK_CHARACTERS),
-            );
-            finish(chunks.map((chunk, position) => event(position === chunks.length - 1 ? "end" : "chunk", chunk)));
-          },
-          (error: unknown) => finish([event("error", isAbort(error) ? "the session was deleted" : messageOf(error))]),
-        )
+        .then(resultText, errorText)
+        .then((text) => {
+          clearInterval(pingTimer);
+          send(text);
+          controller.close();
+        })
+        // The client has left: a cancelled stream accepts no chunks.
         .catch(() => undefined);
     },
-    cancel: () => clearInterval(timer),
+    cancel: () => clearInterval(pingTimer),
   });
   return new Response(body, { headers: { "content-type": "text/event-stream", "cache-control": "no-cache" } });
+}
+
+/** Returns the events of a result: `chunk` events and a last `end` event. */
+function resultText(result: string): string {
+  const count = Math.max(1, Math.ceil(result.length / CHUNK_CHARACTERS));
+  const chunks = Array.from({ length: count }, (_, index) => result.slice(index * CHUNK_CHARACTERS, (index + 1) * CHUNK_CHARACTERS));
+  return chunks.map((chunk, index) => eventText(index === count - 1 ? "end" : "chunk", chunk)).join("");
+}
+
+/** Returns a server-sent event. */
+function eventText(type: string, data: string): string {
+  const lines = data.split(/\r\n|\r|\n/u).map((line) => `data: ${line}\r\n`);
+  return `event: ${type}\r\n${lines.join("")}\r\n`;
 }
 
 /** Returns the id of a request's session; answers 400 without one. */

@@ -1,3 +1,4 @@
+/** Sessions of a server of the Open Reward Standard: their start, idle timeout and end. `routes.ts` calls them. */
 import PQueue from "p-queue";
 import { scenarioAt } from "../episode/server.ts";
 import { ServedEpisode } from "../episode/served-episode.ts";
@@ -34,6 +35,7 @@ export interface ServedOrsSession<S> {
 /** Sessions of a server, from `/create` until `/delete` or the idle timeout. */
 export class ServedSessions<S> {
   readonly #environment: ToolEnvironment<S>;
+  /** Sessions with a started episode, by id. */
   readonly #sessions = new Map<string, ServedOrsSession<S>>();
   readonly #limits: SessionLimits;
   readonly #timer: NodeJS.Timeout;
@@ -75,7 +77,8 @@ export class ServedSessions<S> {
     try {
       const scenario = scenarioAt(this.#environment.scenarios[split], index, split);
       const episode = await ServedEpisode.start(this.#environment, scenario);
-      this.#sessions.set(id, { scenario, episode, results: new Map(), queue: new PQueue({ concurrency: 1 }), usedAtMs: performance.now() });
+      const queue = new PQueue({ concurrency: 1 });
+      this.#sessions.set(id, { scenario, episode, results: new Map(), queue, usedAtMs: performance.now() });
       // The server may have been closed while the episode started.
       if (this.#isClosed) await this.end(id);
     } finally {

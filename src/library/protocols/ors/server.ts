@@ -1,3 +1,4 @@
+/** Server of an environment by the Open Reward Standard: validates the options, and connects the routes with the sessions. */
 import { getRequestListener } from "@hono/node-server";
 import { checkCount } from "../../client/address.ts";
 import type { Environment } from "../../environment/index.ts";
@@ -56,12 +57,13 @@ export async function serveOrs<S>(environment: Environment<S>, options: ServeOrs
   checkCount("trainTasks", trainTasks, 1);
   checkCount("idleTimeoutMs", idleTimeoutMs, 1);
   const { train, eval: heldOut } = served.scenarios;
-  const listed = typeof train === "function" ? trainTasks : Math.min(train.length, trainTasks ?? train.length);
-  if (listed === undefined) {
+  const trainCount = typeof train === "function" ? trainTasks : Math.min(train.length, trainTasks ?? train.length);
+  if (trainCount === undefined) {
     const message = `Environment \`${served.name}\` has an unlimited supply of scenarios; set \`trainTasks\` to the number to list`;
     throw new ConfigError(message, { param: "trainTasks" });
   }
-  const sessions = new ServedSessions(served, { maxSessions, idleTimeoutMs, counts: { train: listed, eval: heldOut.length } });
-  const { server } = await listenForEpisodes(options, getRequestListener(orsRoutes(served, sessions).fetch), () => sessions.close());
+  const sessions = new ServedSessions(served, { maxSessions, idleTimeoutMs, counts: { train: trainCount, eval: heldOut.length } });
+  const listener = getRequestListener(orsRoutes(served, sessions).fetch);
+  const { server } = await listenForEpisodes(options, listener, () => sessions.close());
   return server;
 }

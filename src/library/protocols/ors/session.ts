@@ -1,3 +1,4 @@
+/** Client of a server of the Open Reward Standard: a session that plays one task, and its tools for `runAgent`. */
 import PQueue from "p-queue";
 import { z } from "zod";
 import { HttpError } from "../../client/errors.ts";
@@ -27,6 +28,7 @@ export interface OrsTask {
 /** Session with an environment on an Open Reward Standard server, playing one task. */
 export class OrsSession {
   readonly #server: OrsServer;
+  /** Path of the environment's routes. */
   readonly #path: string;
   readonly #pingTimer: NodeJS.Timeout;
   /** Tool that takes the final message, in its parameter `arg` if it has one; null if the task has none, and before `tools`. */
@@ -94,14 +96,15 @@ export class OrsSession {
   async answer(text: string): Promise<void> {
     if (this.#terminal === null || this.#isDone) return;
     const { name, arg } = this.#terminal;
-    const result = await this.#calls.add(() => this.#call(name, arg === null || arg === undefined ? {} : { [arg]: text }));
+    const input = arg === null || arg === undefined ? {} : { [arg]: text };
+    const result = await this.#calls.add(() => this.#call(name, input));
     if (result.isError)
       throw new EnvironmentError(`Terminal tool \`${name}\` rejected the answer: ${result.text}`, { reason: "input_validation" });
   }
 
   /** Scores several conversations about the task relative to each other. @returns one reward per candidate. */
   async scoreGroup(candidates: readonly (readonly OrsMessage[])[]): Promise<number[]> {
-    const body = { candidates: candidates.map((list) => ({ messages: list })) };
+    const body = { candidates: candidates.map((messages) => ({ messages })) };
     const { scores } = await callStream(this.#server, `${this.#path}/score_group`, wire.groupResult, body);
     return scores.map(({ reward }) => reward);
   }
