@@ -1,3 +1,4 @@
+/** Timeout of one attempt of a rollout, which pauses while requests of the attempt wait after a 429. */
 import { setMaxListeners } from "node:events";
 
 /** Signal of one attempt; aborts with a `TimeoutError` after `timeoutMs` of active time. Time spent waiting after a 429 does not count. */
@@ -5,8 +6,8 @@ export class AttemptSignal {
   readonly #controller = new AbortController();
   readonly #timeoutMs: number | undefined;
   readonly #label: string;
-  /** Active time that was left when the timer last started. */
-  #leftMs: number;
+  /** Active time that remained when the timer last started, or when it was paused. */
+  #remainingMs: number;
   /** Time at which the timer last started. */
   #startedAtMs = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -19,7 +20,7 @@ export class AttemptSignal {
     // A rollout may have hundreds of concurrent requests, each with a listener.
     setMaxListeners(0, this.#controller.signal);
     this.#timeoutMs = timeoutMs;
-    this.#leftMs = timeoutMs ?? 0;
+    this.#remainingMs = timeoutMs ?? 0;
     this.#label = label;
     this.#start();
   }
@@ -34,14 +35,16 @@ export class AttemptSignal {
 
   /** Pauses the timeout until `go` has been called as often as `halt`: several requests may wait at a time. */
   halt(): void {
-    if (this.#halts++ > 0 || this.#timer === undefined) return;
+    this.#halts++;
+    if (this.#halts > 1 || this.#timer === undefined) return;
     clearTimeout(this.#timer);
-    this.#leftMs = Math.max(1, this.#leftMs - (performance.now() - this.#startedAtMs));
+    this.#remainingMs = Math.max(1, this.#remainingMs - (performance.now() - this.#startedAtMs));
   }
 
   /** Ends one pause; the timeout resumes after the last one. */
   go(): void {
-    if (--this.#halts === 0) this.#start();
+    this.#halts--;
+    if (this.#halts === 0) this.#start();
   }
 
   /** Cancels the timeout. Pauses that end later do not restart it. */
@@ -50,10 +53,11 @@ export class AttemptSignal {
     this.#isDisposed = true;
   }
 
+  /** Starts the timer with the remaining time. */
   #start(): void {
     if (this.#timeoutMs === undefined || this.#isDisposed) return;
     this.#startedAtMs = performance.now();
-    this.#timer = setTimeout(() => this.#timeOut(), this.#leftMs);
+    this.#timer = setTimeout(() => this.#timeOut(), this.#remainingMs);
   }
 
   #timeOut(): void {

@@ -1,3 +1,7 @@
+/**
+ * Single rollouts in this process: attempts with timeouts, retries of failed attempts, and replacements of failed rollouts. The runner decides
+ * when each rollout starts.
+ */
 import { ArgumentError, isAbort } from "../../base/errors.ts";
 import type { RolloutException } from "../../base/schema/index.ts";
 import { Trajectory, type Policy } from "../../base/trajectory/index.ts";
@@ -99,9 +103,10 @@ export class Attempts<S> implements Player<S> {
   /** Runs a rollout until it succeeds or may not be retried. */
   async #withRetries(scenario: S, rollout: Omit<Attempt, "attempt">, slowDowns: SlowDowns): Promise<Result> {
     const { options, rateLimiter, signal, onEvent } = this.#init;
+    const { group, index } = rollout;
     const { limit, when = isRetryable } = typeof options.retries === "object" ? options.retries : { limit: options.retries ?? 0 };
-    for (let attempt = 0; ;) {
-      const { group, index } = rollout;
+    let attempt = 0;
+    for (;;) {
       const result = await this.#attempt(scenario, { ...rollout, attempt }, slowDowns);
       if (result.trajectory !== undefined) {
         rateLimiter.succeeded();
@@ -134,13 +139,15 @@ export class Attempts<S> implements Player<S> {
     signal.throwIfAborted();
     const attemptSignal = new AttemptSignal(options.timeoutMs, `rollout ${id.index} of group ${id.group}`);
     const context = contextOf(id, attemptSignal.signal, options, slowDowns.callbackFor(attemptSignal));
-    const result = await this.#withinTimeout(attemptSignal, async () => checked(await rollout(scenario, context)));
+    const result = await this.#withinTimeout(attemptSignal, async () => checkedTrajectory(await rollout(scenario, context)));
     const { afterTimeout } = rollout;
-    if (result.trajectory !== undefined || !attemptSignal.signal.aborted || afterTimeout === undefined) return result;
+    // The signal of an attempt aborts only at its timeout, and with the run, which `#withinTimeout` reports by throwing.
+    const isTimedOut = result.trajectory === undefined && attemptSignal.signal.aborted;
+    if (!isTimedOut || afterTimeout === undefined) return result;
     const scoringSignal = new AttemptSignal(options.timeoutMs, `scoring of rollout ${id.index} of group ${id.group}`);
     const scored = await this.#withinTimeout(scoringSignal, async () => {
       const trajectory = await afterTimeout(scenario, context, scoringSignal.signal);
-      return trajectory === null ? null : checked(trajectory);
+      return trajectory === null ? null : checkedTrajectory(trajectory);
     });
     if (scored.trajectory === undefined) return scored;
     return scored.trajectory === null ? result : { trajectory: scored.trajectory };
@@ -171,8 +178,7 @@ export class Attempts<S> implements Player<S> {
 /** Budget of 429 waits of one rollout, shared by all its attempts. */
 class SlowDowns {
   readonly #rateLimiter: RateLimiter;
-  /** Number of waits that are left. */
-  #left = MAX_SLOW_DOWNS;
+  #remainingWaits = MAX_SLOW_DOWNS;
 
   constructor(rateLimiter: RateLimiter) {
     this.#rateLimiter = rateLimiter;
@@ -180,7 +186,8 @@ class SlowDowns {
 
   /** Waits after a 429 until the request may be repeated. @returns false, without waiting, if the budget is used up. */
   async wait(retryAfterMs: number | null, signal: AbortSignal): Promise<boolean> {
-    if (this.#left-- <= 0) return false;
+    if (this.#remainingWaits === 0) return false;
+    this.#remainingWaits--;
     await this.#rateLimiter.slowDown(retryAfterMs, signal);
     return true;
   }
@@ -227,7 +234,7 @@ function noPolicy(): never {
 class UnfinishedError extends Error {}
 
 /** Returns the result of a rollout function. @throws UnfinishedError for any other value than a trajectory. */
-function checked(value: unknown): Trajectory {
+function checkedTrajectory(value: unknown): Trajectory {
   if (Trajectory.isInstance(value)) return value;
   throw new UnfinishedError("Expected the rollout to return a finished trajectory: `return t.finish({ reward })`");
 }

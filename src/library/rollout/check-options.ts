@@ -1,8 +1,9 @@
+/** Validation of the options of `gatherTrajectoryGroups` and `streamTrajectoryGroups`, and of those that training runs pass on to them. */
 import { checkInteger, refuse } from "../../base/util/values.ts";
 import { checkProgress } from "../../base/progress/index.ts";
 import type { GatherOptions } from "./options.ts";
 
-/** Delays of Node's timers are at most this number of milliseconds. */
+/** Largest delay that Node's timers accept, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */

@@ -1,3 +1,4 @@
+/** Error that ends a run of rollouts. */
 import { WhetstoneError, type WhetstoneErrorOptions } from "../../base/errors.ts";
 import type { RolloutException } from "../../base/schema/index.ts";
 

@@ -1,3 +1,4 @@
+/** Events of a run of rollouts, for the option `onEvent`. */
 import type { RolloutException } from "../../base/schema/index.ts";
 
 /** Identity of an attempt of a rollout: a group has the rollouts of one scenario. */

@@ -1,3 +1,4 @@
+/** Failures of rollouts as data: conversion of thrown values, detection of rate limits, and one-line descriptions. */
 import { readRetryAfter } from "../client/retry.ts";
 import { WhetstoneError } from "../../base/errors.ts";
 import type { RolloutException } from "../../base/schema/index.ts";
@@ -39,7 +40,9 @@ export function rateLimitOf(error: unknown): { readonly retryAfterMs: number | n
 function retryAfterOf(error: ErrorFields): number | null {
   if (typeof error["retryAfterMs"] === "number") return error["retryAfterMs"];
   const response = error["response"];
-  for (const headers of [error["headers"], error["responseHeaders"], isFields(response) ? response["headers"] : null]) {
+  const responseHeaders = isFields(response) ? response["headers"] : null;
+  // Clients name the headers of a response differently.
+  for (const headers of [error["headers"], error["responseHeaders"], responseHeaders]) {
     const milliseconds = Number(headerOf(headers, "retry-after-ms") ?? NaN);
     if (milliseconds >= 0) return milliseconds;
     const retryAfterMs = readRetryAfter(headerOf(headers, "retry-after"));
@@ -48,6 +51,7 @@ function retryAfterOf(error: ErrorFields): number | null {
   return null;
 }
 
+/** Returns a header from a `Headers` object or a plain object with lowercase names. */
 function headerOf(headers: unknown, name: string): string | undefined {
   if (!isFields(headers)) return undefined;
   const value = headers instanceof Headers ? headers.get(name) : headers[name];

@@ -1,3 +1,4 @@
+/** Rollouts of many scenarios as groups: gathered in scenario order, or streamed in order of completion. `runner.ts` runs them. */
 import { checkInteger } from "../../base/util/values.ts";
 import { trajectoryGroups, type TrajectoryGroup, type TrajectoryGroups } from "../../base/trajectory/index.ts";
 import { linkAbort } from "../../base/util/abort.ts";
@@ -53,8 +54,11 @@ export async function gatherGroups<S>(
   rollout: Rollout<S>,
   options: Omit<RolloutsOptions<S>, "onGroups">,
 ): Promise<TrajectoryGroups> {
+  /** Groups of each scenario, by its position. */
   const byScenario: (readonly TrajectoryGroup[])[] = [];
-  const onGroups = (groups: readonly TrajectoryGroup[], position: number) => void (byScenario[position] = groups);
+  const onGroups = (groups: readonly TrajectoryGroup[], position: number): void => {
+    byScenario[position] = groups;
+  };
   await runRollouts(scenarios, rollout, { ...options, onGroups });
   return trajectoryGroups(byScenario.flat());
 }
@@ -99,6 +103,7 @@ export function streamGroups<S>(
   return {
     [Symbol.asyncIterator]() {
       const link = linkAbort(options.signal);
+      // The callback runs when the reader leaves the loop.
       const iterator = pushIterator<TrajectoryGroup>(async () => {
         link.abort(new DOMException("The reader of the stream of groups has left", "AbortError"));
         await running;

@@ -1,3 +1,4 @@
+/** Options of runs of rollouts, and the context that each rollout receives. */
 import type { Writable } from "node:stream";
 import type { JsonObject } from "../../base/schema/index.ts";
 import type { Policy, Trajectory, TrajectoryGroup } from "../../base/trajectory/index.ts";

@@ -1,3 +1,4 @@
+/** Progress of a run of rollouts on standard error, see `base/progress`. */
 import type { RolloutException } from "../../base/schema/index.ts";
 import { bar, duration, grouped, rate, startProgress, WarningCounts, type ProgressTask } from "../../base/progress/index.ts";
 import type { GatherOptions, GatherProgress } from "./options.ts";
@@ -30,8 +31,9 @@ export class RolloutDisplay {
   /** Ends the display with the final state. @param failure - Reason for an early end; absent if all rollouts have ended. */
   end(failure?: "stopped" | "ended by an error"): void {
     const warnings = this.#warnings.summary();
+    const failures = warnings === null ? "" : `; failures: ${warnings}`;
     const ending = failure === undefined ? "" : `, ${failure}`;
-    this.#task.end(`${this.#line()}, ${duration(this.#seconds())}${warnings === null ? "" : `; failures: ${warnings}`}${ending}`);
+    this.#task.end(`${this.#line()}, ${duration(this.#seconds())}${failures}${ending}`);
   }
 
   /** Lines of the display on a terminal. */
@@ -39,8 +41,9 @@ export class RolloutDisplay {
     const { completed, total } = this.#progress;
     const fraction = total === 0 ? 1 : completed / total;
     const seconds = this.#seconds();
-    const left = completed > 0 && completed < total ? `, ${duration((seconds * (total - completed)) / completed)} left` : "";
-    const head = `${this.#title}  ${bar(fraction)} ${Math.floor(fraction * 100)} %${left}`;
+    const remainingSeconds = (seconds * (total - completed)) / completed;
+    const estimate = completed > 0 && completed < total ? `, ${duration(remainingSeconds)} left` : "";
+    const head = `${this.#title}  ${bar(fraction)} ${Math.floor(fraction * 100)} %${estimate}`;
     const warnings = this.#warnings.summary();
     return [head, `  ${this.#state()}`, ...(warnings === null ? [] : [`  failures: ${warnings}`])];
   }
@@ -50,10 +53,12 @@ export class RolloutDisplay {
     return `${this.#title}: ${this.#state()}`;
   }
 
+  /** Counts, reward and speed as text. */
   #state(): string {
     return rolloutState(this.#progress, this.#seconds());
   }
 
+  /** Seconds since the start. */
   #seconds(): number {
     return (performance.now() - this.#startedMs) / 1000;
   }

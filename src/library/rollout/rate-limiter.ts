@@ -1,3 +1,4 @@
+/** Rate limiter of a run: slows its rollouts down after responses 429, and speeds them up again. */
 import type PQueue from "p-queue";
 import { backoffMs } from "../../base/util/backoff.ts";
 import { deferred, type Deferred } from "../../base/util/deferred.ts";
@@ -40,8 +41,10 @@ export class RateLimiter {
 
   constructor(queue: PQueue, onChange: (event: SlowDownEvent | SpeedUpEvent) => void) {
     this.#queue = queue;
-    this.#fullConcurrency = this.#concurrency = queue.concurrency;
+    this.#fullConcurrency = queue.concurrency;
+    this.#concurrency = queue.concurrency;
     this.#onChange = onChange;
+    // Emitted when a rollout ends, which may leave room for a waiting request.
     queue.on("next", () => this.#release());
   }
 
@@ -70,9 +73,11 @@ export class RateLimiter {
     if (this.#isPaused()) return;
     this.#slowDowns = 0;
     if (this.#concurrency === this.#fullConcurrency) return;
-    if (++this.#successes < this.#concurrency) return;
+    this.#successes++;
+    if (this.#successes < this.#concurrency) return;
     this.#successes = 0;
-    this.#setConcurrency(Math.min(this.#fullConcurrency, this.#concurrency + Math.max(1, Math.ceil(this.#fullConcurrency * RECOVERY))));
+    const increase = Math.max(1, Math.ceil(this.#fullConcurrency * RECOVERY));
+    this.#setConcurrency(Math.min(this.#fullConcurrency, this.#concurrency + increase));
     this.#onChange({ type: "speed-up", concurrency: this.#concurrency });
   }
 
@@ -97,10 +102,13 @@ export class RateLimiter {
     this.#queue.pause();
     this.#slowDowns++;
     this.#successes = 0;
-    this.#setConcurrency(Math.max(1, Math.floor(Math.min(this.#concurrency, this.#queue.pending) * DECREASE)));
+    // With fewer rollouts than allowed, the limit that the service reached is their number.
+    const reachedConcurrency = Math.min(this.#concurrency, this.#queue.pending);
+    this.#setConcurrency(Math.max(1, Math.floor(reachedConcurrency * DECREASE)));
     this.#onChange({ type: "slow-down", concurrency: this.#concurrency, waitMs });
   }
 
+  /** Ends a pause: waiting requests first, then new rollouts. */
   #resume(): void {
     this.#timer = undefined;
     this.#release();
@@ -122,6 +130,7 @@ export class RateLimiter {
     return this.#timer !== undefined;
   }
 
+  /** Changes the number of rollouts that the queue runs at a time. */
   #setConcurrency(concurrency: number): void {
     this.#concurrency = concurrency;
     this.#queue.concurrency = concurrency;

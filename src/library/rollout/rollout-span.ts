@@ -46,7 +46,8 @@ export function traceAttempt<R extends Result>(
       ...attributes,
     },
   } as const;
-  return withSpan(tracing, agent === undefined ? "invoke_agent" : `invoke_agent ${String(agent)}`, start, async (span) => {
+  const name = agent === undefined ? "invoke_agent" : `invoke_agent ${String(agent)}`;
+  return withSpan(tracing, name, start, async (span) => {
     const result = await work();
     if (result.trajectory === undefined) span.fail(result.error);
     else addRewards(span, result.trajectory);

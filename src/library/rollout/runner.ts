@@ -1,3 +1,7 @@
+/**
+ * Runner of many rollouts: starts them in scenario order as the concurrency allows, collects their outcomes into groups, and passes on each
+ * group when its last rollout has ended. A {@link Player} plays the single rollouts.
+ */
 import type PQueue from "p-queue";
 import type { RolloutException } from "../../base/schema/index.ts";
 import { TrajectoryGroup, type TrajectoryGroupInit } from "../../base/trajectory/index.ts";
@@ -10,7 +14,7 @@ import { checkGatherOptions } from "./check-options.ts";
 import { TooManyExceptionsError } from "./errors.ts";
 import type { RolloutEvent } from "./events.ts";
 import { causeOf, describeException } from "./failure.ts";
-import type { ConcurrencyByKey, GatherOptions, GatherProgress, Rollout } from "./options.ts";
+import type { AfterEachResult, ConcurrencyByKey, GatherOptions, GatherProgress, Rollout } from "./options.ts";
 import { RolloutDisplay } from "./progress.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { randomSeed } from "./seed.ts";
@@ -46,8 +50,8 @@ export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>
 interface OpenGroup {
   /** Outcomes by the index of the rollout; sparse until the group is complete. */
   readonly outcomes: Outcome[];
-  /** Number of unfinished rollouts. */
-  left: number;
+  /** Number of rollouts without an outcome, not started or running. */
+  unfinished: number;
 }
 
 /** State of a {@link runRollouts} call. `position` is the index of a scenario in the list, `index` the index of a rollout in its group. */
@@ -57,6 +61,7 @@ class Run<S> {
   readonly #options: RolloutsOptions<S>;
   readonly #groupSize: number;
   readonly #seed: number;
+  /** Signal of the run: aborts with the caller's signal, and at an error that ends the run. */
   readonly #link: LinkedAbort;
   readonly #Queue: typeof PQueue;
   readonly #queue: PQueue;
@@ -69,8 +74,11 @@ class Run<S> {
   readonly #openGroups = new Map<number, OpenGroup>();
   /** Failures so far, including failures of group rewards. */
   readonly #exceptions: RolloutException[] = [];
+  /** Number of rollouts in progress. */
   #running = 0;
+  /** Number of rollouts that have ended, including failed ones. */
   #completed = 0;
+  /** Number of sampled tokens in the successful rollouts so far. */
   #completionTokens = 0;
   /** Sum of the rewards of the successful rollouts so far. */
   #rewardSum = 0;
@@ -93,6 +101,7 @@ class Run<S> {
     this.#display = new RolloutDisplay(options.title ?? "rollouts", this.#total, options.progress);
   }
 
+  /** Number of rollouts of the whole run. */
   get #total(): number {
     return this.#scenarios.length * this.#groupSize;
   }
@@ -120,28 +129,30 @@ class Run<S> {
   async #playAll(): Promise<void> {
     const { concurrencyBy, concurrency = 32 } = this.#options;
     const total = this.#total;
-    const enqueue =
-      concurrencyBy === undefined ? (_: number, task: () => Promise<void>) => this.#queue.add(task) : this.#keyQueues(concurrencyBy);
-    const end = deferred<void>();
+    const mainQueue = (_: number, task: () => Promise<void>) => this.#queue.add(task);
+    const enqueue = concurrencyBy === undefined ? mainQueue : this.#keyQueues(concurrencyBy);
+    const allEnded = deferred<void>();
     /** Number of rollouts that were added to the queue. */
     let added = 0;
     /** Number of rollouts that have not ended. */
-    let left = total;
+    let unfinished = total;
     const addNext = () => {
       const position = Math.floor(added / this.#groupSize);
-      const index = added++ % this.#groupSize;
-      void enqueue(position, () => this.#playOne(position, index)).then(onEnd, (error: unknown) => end.reject(error));
+      const index = added % this.#groupSize;
+      added++;
+      void enqueue(position, () => this.#playOne(position, index)).then(onEnd, (error: unknown) => allEnded.reject(error));
     };
     const onEnd = () => {
-      if (--left === 0) end.resolve();
+      unfinished--;
+      if (unfinished === 0) allEnded.resolve();
       else if (added < total) addNext();
     };
-    if (total === 0) end.resolve();
+    if (total === 0) allEnded.resolve();
     // Besides the running tasks, as many are queued, so that a free slot is filled at once. Per-key limits need all tasks: the next one of
     // the list may not be allowed to start.
     const initialCount = concurrencyBy === undefined ? Math.min(total, 2 * concurrency) : total;
     while (added < initialCount) addNext();
-    await end.promise;
+    await allEnded.promise;
   }
 
   /** Returns a function that adds a rollout to the queue of its key, from which it enters the main queue. */
@@ -159,18 +170,18 @@ class Run<S> {
   async #playOne(position: number, index: number): Promise<void> {
     const { signal } = this.#link;
     if (signal.aborted) return;
-    const open = this.#groupFor(position);
-    if (open === undefined) return;
+    const openGroup = this.#groupFor(position);
+    if (openGroup === undefined) return;
     try {
       const group = this.#indexOf(position);
       this.#running++;
       this.#display.update(this.#progress());
       const outcome = await this.#player.play(this.#scenarios[position] as S, group, index).finally(() => this.#running--);
       if (signal.aborted) return;
-      open.outcomes[index] = outcome;
-      open.left--;
+      openGroup.outcomes[index] = outcome;
+      openGroup.unfinished--;
       this.#record(group, index, outcome);
-      if (open.left === 0) await this.#passOn(position, open.outcomes);
+      if (openGroup.unfinished === 0) await this.#passOn(position, openGroup.outcomes);
     } catch (error) {
       if (!signal.aborted) this.#link.abort(error);
     }
@@ -178,12 +189,11 @@ class Run<S> {
 
   /** Returns the group of a rollout that starts; undefined if it would be the first of its group after a stop. */
   #groupFor(position: number): OpenGroup | undefined {
-    let open = this.#openGroups.get(position);
-    if (open === undefined && !this.#options.stopSignal?.aborted) {
-      open = { outcomes: [], left: this.#groupSize };
-      this.#openGroups.set(position, open);
-    }
-    return open;
+    const started = this.#openGroups.get(position);
+    if (started !== undefined || this.#options.stopSignal?.aborted) return started;
+    const group: OpenGroup = { outcomes: [], unfinished: this.#groupSize };
+    this.#openGroups.set(position, group);
+    return group;
   }
 
   /** Returns the index of a scenario for seeds and records; see the option `indices`. */
@@ -209,6 +219,7 @@ class Run<S> {
     this.#options.onProgress?.(progress);
   }
 
+  /** Returns the counts so far. */
   #progress(): GatherProgress {
     const exceptions = this.#exceptions.length;
     return {
@@ -227,31 +238,28 @@ class Run<S> {
     const total = this.#total;
     const allowed = maxExceptions < 1 ? Math.floor(maxExceptions * total) : maxExceptions;
     const exceptions = this.#exceptions;
-    const last = exceptions.at(-1);
-    if (exceptions.length <= allowed || last === undefined) return;
-    const message = `${exceptions.length} of ${total} rollouts failed, ${allowed} are allowed (\`maxExceptions\`); the last with ${describeException(last)}`;
-    throw new TooManyExceptionsError(message, { exceptions: [...exceptions], cause: causeOf(last) });
+    const lastException = exceptions.at(-1);
+    if (exceptions.length <= allowed || lastException === undefined) return;
+    const message = `${exceptions.length} of ${total} rollouts failed, ${allowed} are allowed (\`maxExceptions\`); the last with ${describeException(lastException)}`;
+    throw new TooManyExceptionsError(message, { exceptions: [...exceptions], cause: causeOf(lastException) });
   }
 
   /** Scores a complete group, reports it, and passes on the groups that `afterEach` makes of it. */
   async #passOn(position: number, outcomes: readonly Outcome[]): Promise<void> {
     const index = this.#indexOf(position);
     this.#openGroups.delete(position);
-    const group = await this.#scored(
-      position,
-      new TrajectoryGroup({
-        trajectories: outcomes.flatMap(({ trajectory }) => trajectory ?? []),
-        exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
-        metadata: { scenario_index: index, seed: this.#seed },
-        ...replacementRecords(outcomes),
-      }),
-    );
+    const unscored = new TrajectoryGroup({
+      trajectories: outcomes.flatMap(({ trajectory }) => trajectory ?? []),
+      exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
+      metadata: { scenario_index: index, seed: this.#seed },
+      ...replacementRecords(outcomes),
+    });
+    const group = await this.#scored(position, unscored);
     if (this.#link.signal.aborted) return;
     this.#reportGroup(index, group);
-    const after = this.#options.afterEach === undefined ? group : await this.#options.afterEach(group, index);
+    const result = await this.#options.afterEach?.(group, index);
     if (this.#link.signal.aborted) return;
-    const groups = after === undefined ? [group] : after === null ? [] : TrajectoryGroup.isInstance(after) ? [after] : after;
-    await this.#options.onGroups(groups, position);
+    await this.#options.onGroups(groupsAfterEach(group, result), position);
   }
 
   /** Applies the group rewards. Rollouts on which a group reward fails count as failures of the run. */
@@ -269,6 +277,7 @@ class Run<S> {
     return scored;
   }
 
+  /** Reports a scored group, before `afterEach`. */
   #reportGroup(index: number, { rewards, exceptions }: TrajectoryGroup): void {
     const rewardMean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
     this.#report({ type: "group-end", group: index, trajectories: rewards.length, exceptions: exceptions.length, rewardMean });
@@ -277,6 +286,13 @@ class Run<S> {
   #report(event: RolloutEvent): void {
     this.#options.onEvent?.(event);
   }
+}
+
+/** Returns the groups that `afterEach` made of a group. */
+function groupsAfterEach(group: TrajectoryGroup, result: AfterEachResult): readonly TrajectoryGroup[] {
+  if (result === undefined) return [group];
+  if (result === null) return [];
+  return TrajectoryGroup.isInstance(result) ? [result] : result;
 }
 
 /** Returns the metric and the log lines of a group with replaced rollouts; empty without. */

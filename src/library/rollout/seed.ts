@@ -1,3 +1,4 @@
+/** Seeds of rollouts. */
 import { hash, randomInt } from "node:crypto";
 
 /** Exclusive upper bound of seeds. Below 2^53, so that a seed is exact in JavaScript and in every reader of JSON. */

@@ -1,3 +1,4 @@
+/** Patience with an unavailable service, for runs and workers that continue when it is back. */
 import { WhetstoneError } from "../../base/errors.ts";
 import { isRetryable } from "../../base/util/retryable.ts";
 import { ConnectionError, HttpError } from "../client/index.ts";

@@ -1,3 +1,4 @@
+/** Reading of the paginated lists of an MCP server. */
 import { ConfigError } from "../../../base/errors.ts";
 
 /** Page of a list of an MCP server; the other members depend on the list. */

@@ -1,8 +1,9 @@
+/** Tools of an MCP server as tools of an agent. */
 import { z } from "zod";
 import { ConfigError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/schema/index.ts";
 import { allMcpPages } from "./mcp-list.ts";
-import { agentTool, failure, type AgentTool, type ToolResult } from "./tool.ts";
+import { agentTool, failure, type AgentTool, type ToolContext, type ToolResult } from "./tool.ts";
 
 /**
  * Required part of a connected `Client` of `@modelcontextprotocol/sdk`; any object of this shape works.
@@ -126,12 +127,9 @@ export async function mcpTools(
     if (tools.has(shownName)) throw new ConfigError(`Two tools of the MCP server would be named \`${shownName}\``, { param: "rename" });
     // The model does not need the version of JSON Schema.
     const { $schema: _, ...parameters } = inputSchema;
-    tools.set(
-      shownName,
-      agentTool({ name: shownName, description, parameters: parameters as JsonObject }, async (input, { signal }) =>
-        resultFromMcp(await client.callTool({ name, arguments: input }, undefined, { signal })),
-      ),
-    );
+    const call = async (input: Record<string, unknown>, { signal }: ToolContext) =>
+      resultFromMcp(await client.callTool({ name, arguments: input }, undefined, { signal }));
+    tools.set(shownName, agentTool({ name: shownName, description, parameters: parameters as JsonObject }, call));
   }
   return [...tools.values()];
 }

@@ -1,3 +1,4 @@
+/** The loop of an agent: samples a turn, runs the tools that it calls, and repeats. */
 import { ArgumentError } from "../../../base/errors.ts";
 import { activeTracing, withSpan, type Tracing } from "../../../base/util/tracing.ts";
 import { checkInteger } from "../../../base/util/values.ts";
@@ -77,7 +78,7 @@ export async function runAgent(
   const signal = sampling.signal ?? new AbortController().signal;
   const counts = { turns: 0, toolCalls: 0, toolErrors: 0 };
   // Every run has all three metrics, even if it samples nothing.
-  for (const name of Object.values(METRICS)) add(t, name, 0);
+  for (const name of Object.values(METRICS)) addToMetric(t, name, 0);
   for (;;) {
     const turn = await t.track("sample", () => t.sample(policy, { ...sampling, tools: [...offered.values()] }));
     count(t, counts, "turns", 1);
@@ -93,6 +94,7 @@ export async function runAgent(
   }
 }
 
+/** Counts of one run. */
 type Counts = Record<keyof typeof METRICS, number>;
 
 /** Metrics of the trajectory by the members of {@link AgentRun} that they count. */
@@ -101,10 +103,11 @@ const METRICS = { turns: "turns", toolCalls: "tool_calls", toolErrors: "tool_err
 /** Adds to a count of this run, and to its metric, which several runs of a rollout share. */
 function count(t: HistoryBuilder, counts: Counts, name: keyof Counts, by: number): void {
   counts[name] += by;
-  add(t, METRICS[name], by);
+  addToMetric(t, METRICS[name], by);
 }
 
-function add(t: HistoryBuilder, metric: string, by: number): void {
+/** Adds to a metric of the trajectory. */
+function addToMetric(t: HistoryBuilder, metric: string, by: number): void {
   t.metrics[metric] = Number(t.metrics[metric] ?? 0) + by;
 }
 
@@ -155,18 +158,21 @@ async function runCall(
   tools: ReadonlyMap<string, AgentTool>,
   signal: AbortSignal,
 ): Promise<ToolResult> {
+  const call: WrittenCall = { id, name, args: args ?? "" };
   const tracing = activeTracing();
-  if (tracing !== null) return traceCall(tracing, { id, name, args: args ?? "" }, () => runTool(t, { id, name, args }, tools, signal));
-  return runTool(t, { id, name, args }, tools, signal);
+  const run = () => runTool(t, call, tools, signal);
+  return tracing === null ? run() : traceCall(tracing, call, run);
 }
 
 /** Call of a tool, as the model wrote it. */
 interface WrittenCall {
   readonly id: string | null | undefined;
   readonly name: string;
-  readonly args: string | null | undefined;
+  /** JSON text of the arguments; `""` if absent. */
+  readonly args: string;
 }
 
+/** Runs one call without a span. */
 async function runTool(
   t: HistoryBuilder,
   { id, name, args }: WrittenCall,
@@ -175,15 +181,11 @@ async function runTool(
 ): Promise<ToolResult> {
   const tool = tools.get(name);
   if (tool === undefined) return failure(`there is no tool \`${name}\`; the tools are: ${[...tools.keys()].join(", ") || "none"}`);
-  return t.track(`tool/${name}`, () => tool.call(args ?? "", { signal, callId: id ?? "" }));
+  return t.track(`tool/${name}`, () => tool.call(args, { signal, callId: id ?? "" }));
 }
 
 /** Runs a tool in a span. */
-function traceCall(
-  tracing: Tracing,
-  { id, name, args }: WrittenCall & { readonly args: string },
-  run: () => Promise<ToolResult>,
-): Promise<ToolResult> {
+function traceCall(tracing: Tracing, { id, name, args }: WrittenCall, run: () => Promise<ToolResult>): Promise<ToolResult> {
   const start = {
     kind: "internal",
     attributes: {
@@ -204,6 +206,7 @@ function traceCall(
   });
 }
 
+/** Returns the message with the result of a call. */
 function toolMessage({ id }: ToolCall, text: string) {
   return { role: "tool", content: text, ...(id === null || id === undefined ? {} : { tool_call_id: id }) };
 }

@@ -1,3 +1,4 @@
+/** Tools that an agent can run: a definition for the model, and a function that returns text for it. */
 import { z } from "zod";
 import { ConfigError } from "../../../base/errors.ts";
 import { TOOL_ERROR_PREFIX } from "../../../base/trajectory/tool-errors.ts";
@@ -137,8 +138,9 @@ function parametersOf(name: string, schema: z.ZodType): JsonObject {
   let parameters: JsonObject;
   try {
     // The model writes the input, before defaults and transforms.
-    const { $schema: _, ...rest } = z.toJSONSchema(schema, { io: "input", override: ({ jsonSchema }) => dropSafeBounds(jsonSchema) });
-    parameters = rest as JsonObject;
+    const jsonSchema = z.toJSONSchema(schema, { io: "input", override: (context) => dropSafeBounds(context.jsonSchema) });
+    const { $schema: _, ...withoutVersion } = jsonSchema;
+    parameters = withoutVersion as JsonObject;
   } catch (error) {
     const message = `The schema of tool \`${name}\` has no JSON Schema: ${messageOf(error)}`;
     throw new ConfigError(message, { cause: error, param: "schema" });
