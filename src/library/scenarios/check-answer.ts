@@ -1,3 +1,4 @@
+/** Checks of the scenarios that a model has written: every rejection states its reason, and valid scenarios are accepted all the same. */
 import type { ChatCompletion } from "../../base/schema/index.ts";
 import { shown } from "../../base/util/shown.ts";
 import { isRecord, parseJson } from "../../base/util/values.ts";
@@ -21,6 +22,7 @@ export interface Rejection {
   readonly message: string;
 }
 
+/** Rejection before the number of its request is known. */
 type Problem = Omit<Rejection, "request">;
 
 /** Rules for the scenarios of one answer of the model. */

@@ -1,3 +1,4 @@
+/** Files of scenarios, as JSON Lines. */
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { readRecords } from "../dataset/trajectories.ts";
@@ -25,8 +26,11 @@ import { normalizedTask, storedScenario, taskId, type ToolScenario } from "./sce
 export async function writeScenarios(path: string, scenarios: Iterable<ToolScenario>, options: WriteOptions = {}): Promise<WrittenFile> {
   const check = scenarioCheck();
   const lines = function* () {
-    let index = 0;
-    for (const scenario of scenarios) yield versioned(check(scenario, `Scenario ${++index}`));
+    let count = 0;
+    for (const scenario of scenarios) {
+      count++;
+      yield versioned(check(scenario, `Scenario ${count}`));
+    }
   };
   await mkdir(dirname(path), { recursive: true });
   return writeJsonLines(path, lines(), options);
@@ -72,6 +76,7 @@ export async function readScenarios(patterns: Patterns, options: ReadOptions = {
  * of the scenario.
  */
 function scenarioCheck(): (value: unknown, where: string) => ToolScenario {
+  /** Positions of the scenarios by id, and by normalized task. */
   const ids = new Map<string, string>();
   const tasks = new Map<string, string>();
   return (value, where) => {

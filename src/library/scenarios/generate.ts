@@ -1,3 +1,4 @@
+/** Generation of scenarios by a model, from the tools and resources of an agent. */
 import { ArgumentError, WhetstoneError } from "../../base/errors.ts";
 import { checkInteger, refuse } from "../../base/util/values.ts";
 import type { ChatCompletionRequest, RequestMessage, Tool } from "../../base/schema/index.ts";
@@ -121,6 +122,7 @@ export async function generateScenarios(options: GenerateScenariosOptions): Prom
   const toolNames = sources.tools.map(({ name }) => name);
   const scenarios: ToolScenario[] = [];
   const rejected: Rejection[] = [];
+  /** Normalized tasks of the existing and the accepted scenarios; {@link checkedAnswer} adds the latter. */
   const known = new Set(existing.map(({ task }) => normalizedTask(task)));
   let requests = 0;
 
@@ -144,21 +146,13 @@ export async function generateScenarios(options: GenerateScenariosOptions): Prom
 
   while (scenarios.length < count && requests < maxRequests) {
     const size = Math.min(batchSize, count - scenarios.length);
-    const messages = batchMessages({
-      ...sources,
-      size,
-      difficulty,
-      instructions,
-      earlier: [...existing, ...scenarios].map(({ task }) => task),
-    });
+    const earlier = [...existing, ...scenarios].map(({ task }) => task);
+    const messages = batchMessages({ ...sources, size, difficulty, instructions, earlier });
     const { text, accepted, problems } = await ask(messages, size);
     const missing = size - accepted.length;
     if (missing === 0 || requests === maxRequests) continue;
-    const correction = retryMessage(
-      problems.map(({ message }) => message),
-      accepted.length,
-      missing,
-    );
+    const problemTexts = problems.map(({ message }) => message);
+    const correction = retryMessage(problemTexts, accepted.length, missing);
     await ask([...messages, { role: "assistant", content: text }, correction], missing);
   }
   const result = { scenarios, rejected, requests };
@@ -166,25 +160,26 @@ export async function generateScenarios(options: GenerateScenariosOptions): Prom
   return result;
 }
 
+/** Creates the error of a call without enough scenarios, with the number of rejections by reason. */
 function tooFewError(result: GeneratedScenarios, count: number): TooFewScenariosError {
   const { scenarios, rejected, requests } = result;
   const counts = new Map<string, number>();
   for (const { reason } of rejected) counts.set(reason, (counts.get(reason) ?? 0) + 1);
   const reasons = [...counts].map(([reason, number]) => `${number} ${reason}`).join(", ");
-  const last = rejected.at(-1)?.message ?? "";
+  const lastMessage = rejected.at(-1)?.message ?? "";
   return new TooFewScenariosError(
-    `Expected ${count} scenarios, got ${scenarios.length} after ${requests} requests; rejected: ${reasons} (last: ${last}). ` +
+    `Expected ${count} scenarios, got ${scenarios.length} after ${requests} requests; rejected: ${reasons} (last: ${lastMessage}). ` +
       "Raise `maxRequests`, ask for fewer, or set `allowFewer`; `result.scenarios` of this error has the valid ones",
     result,
   );
 }
 
-function checkNumbers({
-  seed,
-  difficulty,
-  ...counts
-}: Required<Pick<GenerateScenariosOptions, "count" | "batchSize" | "maxRequests" | "difficulty">> &
-  Pick<GenerateScenariosOptions, "seed">): void {
+/** Numeric options of {@link generateScenarios}, with their defaults. */
+type NumberOptions = Required<Pick<GenerateScenariosOptions, "count" | "batchSize" | "maxRequests" | "difficulty">> &
+  Pick<GenerateScenariosOptions, "seed">;
+
+/** @throws ArgumentError `E_ARGUMENT` for a number out of range. */
+function checkNumbers({ seed, difficulty, ...counts }: NumberOptions): void {
   for (const [param, value] of Object.entries(counts)) checkInteger(param, value as number, 1);
   if (seed !== undefined && !Number.isSafeInteger(seed)) refuse("seed", "an integer", seed);
   const { min, max } = difficulty ?? {};

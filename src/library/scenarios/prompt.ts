@@ -1,3 +1,4 @@
+/** Messages that ask a model for scenarios, and the schema of its answer. */
 import type { JsonObject, RequestMessage } from "../../base/schema/index.ts";
 import type { Sources } from "./sources.ts";
 
@@ -47,14 +48,20 @@ export function batchMessages({ tools, resources, size, difficulty, instructions
   ];
 }
 
-/** Returns the message that asks for replacements: the problems of the answer, and the number of scenarios still missing. */
+/**
+ * Returns the message that asks for replacements of rejected scenarios.
+ *
+ * @param problems - Problems of the answer.
+ * @param accepted - Number of accepted scenarios of the answer.
+ * @param missing - Number of scenarios to write.
+ */
 export function retryMessage(problems: readonly string[], accepted: number, missing: number): RequestMessage {
-  const omitted = problems.length > MAX_PROBLEMS ? [`- and ${problems.length - MAX_PROBLEMS} more`] : [];
-  const shown = [...problems.slice(0, MAX_PROBLEMS).map((problem) => `- ${problem}`), ...omitted];
+  const items = problems.slice(0, MAX_PROBLEMS).map((problem) => `- ${problem}`);
+  if (problems.length > MAX_PROBLEMS) items.push(`- and ${problems.length - MAX_PROBLEMS} more`);
   const acceptedNote =
     accepted === 0 ? "No scenario of the answer was accepted." : `The other ${accepted} scenarios were accepted; do not repeat them.`;
   const form = `Answer again with a JSON object of the same form, with exactly ${missing} new ${entries(missing)}.`;
-  return { role: "user", content: `The answer has problems:\n${shown.join("\n")}\n\n${acceptedNote} ${form}` };
+  return { role: "user", content: `The answer has problems:\n${items.join("\n")}\n\n${acceptedNote} ${form}` };
 }
 
 /** Returns the `response_format` of a request for `size` scenarios. Every property is required, as the strict modes of endpoints demand. */
@@ -83,6 +90,7 @@ function lines(values: readonly unknown[]): string {
   return values.map((value) => JSON.stringify(value)).join("\n");
 }
 
+/** Returns the noun for a number of entries. */
 function entries(count: number): string {
   return count === 1 ? "entry" : "entries";
 }

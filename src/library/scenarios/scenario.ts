@@ -1,3 +1,4 @@
+/** Scenarios of agents with tools: their fields, and the comparison of tasks. */
 import { createHash } from "node:crypto";
 import { z } from "zod";
 

@@ -1,3 +1,4 @@
+/** Tools and resources from which scenarios are generated: given as they are, or listed by an MCP server. */
 import { ArgumentError } from "../../base/errors.ts";
 import type { McpClient } from "../rollout/agent/index.ts";
 import { allMcpPages } from "../rollout/agent/mcp-list.ts";
@@ -105,8 +106,9 @@ export async function sourcesOf({
   const listed = client === undefined ? (tools ?? []).map((tool) => tool.function) : await toolsOf(client, signal);
   if (listed.length === 0) throw new ArgumentError(`Expected \`${param}\` to have at least one tool, got none`, { param });
   const names = listed.map(({ name }) => name);
-  const repeated = names.find((name, index) => names.indexOf(name) !== index);
-  if (repeated !== undefined) throw new ArgumentError(`Expected each tool to have its own name, got \`${repeated}\` twice`, { param });
+  const repeatedName = names.find((name, index) => names.indexOf(name) !== index);
+  if (repeatedName !== undefined)
+    throw new ArgumentError(`Expected each tool to have its own name, got \`${repeatedName}\` twice`, { param });
   return {
     tools: listed.map(({ name, description, parameters }) => ({ name, description: description ?? undefined, parameters })),
     resources: resources ?? (client === undefined ? [] : await resourcesOf(client, signal)),
@@ -130,9 +132,8 @@ async function resourcesOf(client: ScenarioClient, signal: AbortSignal | undefin
   const isUnsupported = client.getServerCapabilities !== undefined && client.getServerCapabilities()?.resources === undefined;
   if (isUnsupported || client.listResources === undefined) return [];
   // Called as a method: a client of the SDK reads `this`.
-  const pages = await allMcpPages(
-    "resources",
-    (params) => client.listResources?.(params, signal === undefined ? {} : { signal }) ?? Promise.resolve({ resources: [] }),
-  );
+  const listPage = (params: { cursor?: string }) =>
+    client.listResources?.(params, signal === undefined ? {} : { signal }) ?? Promise.resolve({ resources: [] });
+  const pages = await allMcpPages("resources", listPage);
   return pages.flatMap(({ resources }) => resources.map(({ uri, name, description, mimeType }) => ({ uri, name, description, mimeType })));
 }

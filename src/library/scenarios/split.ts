@@ -1,5 +1,6 @@
+/** Split of scenarios into a training and an evaluation set. */
 import { refuse } from "../../base/util/values.ts";
-import { digestOf } from "../dataset/keys.ts";
+import { hashFraction } from "../dataset/keys.ts";
 import type { ToolScenario } from "./scenario.ts";
 
 /** Options of {@link splitScenarios}. */
@@ -41,9 +42,9 @@ export function splitScenarios<S extends Pick<ToolScenario, "id">>(
   if (!Number.isSafeInteger(seed)) refuse("seed", "an integer", seed);
   const split: ScenarioSplit<S> = { train: [], eval: [] };
   for (const scenario of scenarios) {
-    // The first 48 bits of the hash as a fraction in [0, 1); 48 is the largest size that `readUIntBE` reads.
-    const isHeldOut = digestOf("scenarios", String(seed), scenario.id).readUIntBE(0, 6) / 2 ** 48 < fraction;
-    (isHeldOut ? split.eval : split.train).push(scenario);
+    const isHeldOut = hashFraction("scenarios", String(seed), scenario.id) < fraction;
+    if (isHeldOut) split.eval.push(scenario);
+    else split.train.push(scenario);
   }
   return split;
 }
