@@ -39,6 +39,7 @@ export function stepOfName(name: string): number | null {
   return digits === undefined ? null : Number(digits);
 }
 
+/** Returns the name of a step's file. Padded, so that the files of a folder sort by step. */
 function stepName(step: number): string {
   return `${String(step).padStart(6, "0")}.jsonl`;
 }

@@ -46,8 +46,8 @@ export async function findRuns(folder: string): Promise<string[]> {
 /** Finds the run directories at and below several roots, each once, see {@link findRuns}. Symbolic links of the roots are resolved. */
 export async function findRunsBelow(roots: readonly string[]): Promise<FoundRun[]> {
   const found = new Map<string, FoundRun>();
-  for (const given of roots) {
-    const root = await realpath(given).catch(() => null);
+  for (const givenRoot of roots) {
+    const root = await realpath(givenRoot).catch(() => null);
     if (root === null) continue;
     for (const path of await findRuns(root)) {
       const name = relative(root, path).split(sep).join("/");
@@ -67,6 +67,7 @@ async function runDirectories(directory: string, depth = MAX_DEPTH): Promise<str
   return (await Promise.all(folders.map(({ name }) => runDirectories(join(directory, name), depth - 1)))).flat();
 }
 
+/** Returns the identifier of a run. */
 function idOf(path: string): string {
   return createHash("sha256").update(path).digest("hex").slice(0, 16);
 }

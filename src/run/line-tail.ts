@@ -1,3 +1,4 @@
+/** Incremental reading of a JSON Lines file that a running process appends to, for the dashboard. */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { z } from "zod";
@@ -6,6 +7,7 @@ import type { LinePosition } from "../library/dataset/lines.ts";
 import { parseLine } from "./rows.ts";
 import { type FoundRun, isInside } from "./find-runs.ts";
 
+/** Position at the start of a file. */
 const START: LinePosition = { line: 0, end: 0 };
 
 /** JSON Lines file that another process appends to: each read adds only the lines completed since the previous read. */
@@ -52,7 +54,9 @@ export class LineTail<T> {
    */
   async read(): Promise<boolean> {
     const file = await stat(this.#path).catch(() => null);
-    const isReset = this.#position.end > 0 && (file === null || file.size < this.#position.end || file.ino !== (this.#inode ?? file.ino));
+    // A tail that starts at a given position knows no inode before its first read.
+    const isReplaced = file === null || file.size < this.#position.end || (this.#inode !== null && file.ino !== this.#inode);
+    const isReset = this.#position.end > 0 && isReplaced;
     if (isReset) {
       this.rows = [];
       this.#position = START;
@@ -60,13 +64,13 @@ export class LineTail<T> {
     this.#inode = file?.ino ?? null;
     this.#size = file?.size ?? null;
     if (file === null || file.size === this.#position.end || !(await isInside(this.#root, this.#path))) return isReset;
-    const before = this.rows.length;
+    const previousCount = this.rows.length;
     for await (const { line, value, isWhole, end } of readJsonLines(this.#path, { tornLine: "skip", from: this.#position })) {
       if (!isWhole) break;
       this.rows.push(parseLine(this.#path, line, { value, schema: this.#schema }));
       this.#position = { line, end };
     }
-    return isReset || this.rows.length > before;
+    return isReset || this.rows.length > previousCount;
   }
 }
 

@@ -6,5 +6,5 @@ import { snakeCase } from "../base/util/letter-case.ts";
 export function toDisk(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(toDisk);
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [snakeCase(key), toDisk(inner)]));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [snakeCase(key), toDisk(member)]));
 }

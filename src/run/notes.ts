@@ -39,8 +39,8 @@ export async function appendNotes({ root, path: directory }: FoundRun, change: N
   try {
     file = await open(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | (constants.O_NOFOLLOW ?? 0));
     const written = await file.readFile();
-    const end = written.lastIndexOf("\n") + 1;
-    if (end < written.length) await file.truncate(end);
+    const completeBytes = written.lastIndexOf("\n") + 1;
+    if (completeBytes < written.length) await file.truncate(completeBytes);
     await file.appendFile(`${JSON.stringify(row)}\n`);
     await file.sync();
   } catch (error) {

@@ -48,10 +48,10 @@ export async function* readGroups(
 export async function readTrained(path: string, signal?: AbortSignal): Promise<Map<string, readonly TrainedTurn[]> | null> {
   if (!(await pathExists(path))) return null;
   const rows = await parseLines(path, trainedRow, signal);
-  return new Map(
-    rows.map(({ scenario_index: scenario, trajectory_index: trajectory, turns }) => [
-      `${scenario}/${trajectory}`,
-      turns.map(({ advantage, advantages, logprobs }) => ({ advantage: advantage ?? null, advantages, logprobs: logprobs ?? null })),
-    ]),
-  );
+  const trained = new Map<string, readonly TrainedTurn[]>();
+  for (const { scenario_index: scenario, trajectory_index: trajectory, turns } of rows) {
+    const trainedTurns = turns.map(({ advantage = null, advantages, logprobs = null }) => ({ advantage, advantages, logprobs }));
+    trained.set(`${scenario}/${trajectory}`, trainedTurns);
+  }
+  return trained;
 }

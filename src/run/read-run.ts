@@ -49,17 +49,17 @@ export interface RunRows {
  * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
  */
 export async function readRun(runDir: string, signal: AbortSignal | undefined): Promise<RunFiles> {
-  const names = await list(runDir);
+  const names = await namesIn(runDir);
   if (![RUN_CONFIG_FILE, METRICS_FILE, TRAJECTORIES_FOLDER].some((name) => names.includes(name))) {
     throw new NotFoundError(
       `Expected a run directory with \`config.json\`, \`metrics.jsonl\` or \`trajectories/\`; found none of them in ${runDir}. Give the directory that the training run wrote.`,
     );
   }
-  const rows = async <T>(name: string, schema: z.ZodType<T>): Promise<T[]> =>
+  const rowsOf = async <T>(name: string, schema: z.ZodType<T>): Promise<T[]> =>
     names.includes(name) ? parseLines(join(runDir, name), schema, signal) : [];
-  const metrics = await rows(METRICS_FILE, metricsRow);
-  const checkpoints = await rows(CHECKPOINTS_FILE, checkpointRow);
-  const events = await rows(EVENTS_FILE, eventRow);
+  const metrics = await rowsOf(METRICS_FILE, metricsRow);
+  const checkpoints = await rowsOf(CHECKPOINTS_FILE, checkpointRow);
+  const events = await rowsOf(EVENTS_FILE, eventRow);
   return {
     config: names.includes(RUN_CONFIG_FILE) ? await readRunConfig(join(runDir, RUN_CONFIG_FILE)) : undefined,
     ...summarizeRows({ metrics, checkpoints, events }),
@@ -86,7 +86,7 @@ export async function readStepNumbers(runDir: string): Promise<RunFiles["traject
 }
 
 /** Returns the names of the entries of a directory; empty if there is no such directory. */
-async function list(directory: string): Promise<string[]> {
+async function namesIn(directory: string): Promise<string[]> {
   try {
     return await readdir(directory);
   } catch (error) {
@@ -108,18 +108,21 @@ export async function readRunConfig(path: string): Promise<unknown> {
   }
 }
 
+/** Returns the steps of a split that have a trajectory file, ascending. */
 async function stepsIn(runDir: string, split: Split): Promise<number[]> {
-  const names = await list(join(runDir, TRAJECTORIES_FOLDER, split));
+  const names = await namesIn(join(runDir, TRAJECTORIES_FOLDER, split));
   return names.flatMap((name) => stepOfName(name) ?? []).sort((a, b) => a - b);
 }
 
 /** Converts the rows of a split to columns. If a step was written twice, as after a restart, the last row counts. */
 export function columnsOf(rows: readonly MetricsRow[], split: Split): ColumnsData {
-  const byStep = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
-  const steps = [...byStep.keys()].sort((a, b) => a - b);
-  const ordered = steps.map((step) => withoutEvalPrefix(byStep.get(step) as Record<string, unknown>));
-  const names = new Set(ordered.flatMap((row) => Object.keys(row).filter((name) => name !== "step" && isPlottable(row[name]))));
-  const columns = [...names].sort().map((name) => [name, ordered.map((row) => toNumber(row[name]))] as const);
+  const rowsByStep = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
+  const steps = [...rowsByStep.keys()].sort((a, b) => a - b);
+  const orderedRows = steps.map((step) => withoutEvalPrefix(rowsByStep.get(step) as Record<string, unknown>));
+  const metricsIn = (row: Readonly<Record<string, unknown>>) =>
+    Object.keys(row).filter((name) => name !== "step" && isPlottable(row[name]));
+  const metricNames = [...new Set(orderedRows.flatMap(metricsIn))].sort();
+  const columns = metricNames.map((name) => [name, orderedRows.map((row) => toNumber(row[name]))] as const);
   return { steps, columns: Object.fromEntries(columns) };
 }
 
@@ -128,10 +131,12 @@ function withoutEvalPrefix(row: Readonly<Record<string, unknown>>): Record<strin
   return Object.fromEntries(Object.entries(row).map(([name, value]) => [name.replace(/^(time\/)?eval\//, "$1"), value]));
 }
 
+/** Whether a value is a metric: a number, or a boolean as 0 or 1. */
 function isPlottable(value: unknown): boolean {
   return typeof value === "number" || typeof value === "boolean";
 }
 
+/** Returns the number of a metric; null for any other value. */
 function toNumber(value: unknown): number | null {
   return isPlottable(value) ? Number(value) : null;
 }
@@ -159,13 +164,14 @@ function noticesOf(events: readonly EventRow[]): NoticeData[] {
 
 /** Returns the scenario indices of the discarded groups by training step. */
 export function discardedOf(events: readonly EventRow[]): RunFiles["discarded"] {
-  return new Map(
-    events.flatMap(({ type, step, discarded_scenarios: scenarios }) =>
-      type === "batch-end" && typeof step === "number" && scenarios?.length ? [[step, new Set(scenarios)] as const] : [],
-    ),
-  );
+  const discarded = new Map<number, ReadonlySet<number>>();
+  for (const { type, step, discarded_scenarios: scenarios } of events) {
+    if (type === "batch-end" && typeof step === "number" && scenarios?.length) discarded.set(step, new Set(scenarios));
+  }
+  return discarded;
 }
 
+/** Counts equal names, and sorts the counts by name. */
 function countsOf(names: readonly string[]): [string, number][] {
   const counts = new Map<string, number>();
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
@@ -174,13 +180,13 @@ function countsOf(names: readonly string[]): [string, number][] {
 
 /** Returns the first and the last of the times in milliseconds since 1970; null without a valid time. */
 export function spanOf(times: readonly (string | undefined)[]): readonly [number, number] | null {
-  let first = Number.POSITIVE_INFINITY;
-  let last = Number.NEGATIVE_INFINITY;
+  let firstMs = Number.POSITIVE_INFINITY;
+  let lastMs = Number.NEGATIVE_INFINITY;
   for (const time of times) {
-    const ms = time === undefined ? Number.NaN : Date.parse(time);
-    if (!Number.isFinite(ms)) continue;
-    first = Math.min(first, ms);
-    last = Math.max(last, ms);
+    const timeMs = time === undefined ? Number.NaN : Date.parse(time);
+    if (!Number.isFinite(timeMs)) continue;
+    firstMs = Math.min(firstMs, timeMs);
+    lastMs = Math.max(lastMs, timeMs);
   }
-  return first <= last ? [first, last] : null;
+  return firstMs <= lastMs ? [firstMs, lastMs] : null;
 }

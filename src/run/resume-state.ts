@@ -3,6 +3,7 @@
 import type { UploadedDataset } from "../library/dataset/index.ts";
 import type { RecordedEvent } from "./events.ts";
 
+/** Recorded event of one type. */
 type EventOf<Type extends RecordedEvent["type"]> = Extract<RecordedEvent, { readonly type: Type }>;
 
 /** Job with a recorded intent and no recorded end. */
@@ -34,14 +35,17 @@ export interface ResumeState {
   readonly startTime: string | null;
   /** The model's newest checkpoint step at the start of the run; null before the run has begun. */
   readonly startCheckpoint: number | null;
+  /** Completed steps, including skipped ones, in order. */
   readonly steps: readonly CompletedStep[];
   /** Prepared steps by step number, including steps prepared ahead of training. */
   readonly prepared: ReadonlyMap<number, PreparedStep>;
+  /** Completed evaluations, in order. */
   readonly evaluations: readonly CompletedEvaluation[];
   /** Job of the current step whose end is not recorded; null without one. */
   readonly openJob: (OpenJob & { readonly step: number }) | null;
-  /** Failed jobs of the current step. */
+  /** Number of failed jobs of the current step. */
   readonly failedAttempts: number;
+  /** Steps of the model's checkpoints that the run has deleted. */
   readonly deletedCheckpoints: ReadonlySet<number>;
   /** Settings of the newest start that may change at a resume; null in runs of earlier versions. */
   readonly settings: Readonly<Record<string, unknown>> | null;

@@ -49,6 +49,7 @@ export class RunDirectory {
   readonly #metrics: JsonLog;
   readonly #checkpoints: JsonLog;
   readonly #unlock: () => Promise<void>;
+  /** Events as they occur; completes when the directory is closed. */
   readonly #live: Subject<RunEvent> = new (rxjs().Subject)();
   /** Open group files by path, from the first `addGroup` of a step to its `closeGroups`. */
   readonly #groupLogs = new Map<string, Promise<JsonLog>>();
@@ -125,20 +126,22 @@ export class RunDirectory {
   events(): Observable<RunEvent> {
     return new (rxjs().Observable)((subscriber) => {
       /** Live events that arrive during the replay; null once the replay has ended. */
-      let waiting: RunEvent[] | null = [];
+      let liveEvents: RunEvent[] | null = [];
+      /** Whether the directory was closed. */
       let isOver = false;
-      let last = -1;
+      /** `seq` of the last emitted recorded event. */
+      let lastSeq = -1;
       // An event recorded during the subscription may arrive twice, from the file and live: emit it once.
       const emit = (event: RunEvent) => {
-        if (event.seq !== null && event.seq <= last) return;
-        last = event.seq ?? last;
+        if (event.seq !== null && event.seq <= lastSeq) return;
+        lastSeq = event.seq ?? lastSeq;
         subscriber.next(event);
       };
       const subscription = this.#live.subscribe({
-        next: (event) => (waiting === null ? emit(event) : waiting.push(event)),
+        next: (event) => (liveEvents === null ? emit(event) : liveEvents.push(event)),
         complete: () => {
           isOver = true;
-          if (waiting === null) subscriber.complete();
+          if (liveEvents === null) subscriber.complete();
         },
       });
       const replay = async () => {
@@ -146,9 +149,9 @@ export class RunDirectory {
           if (subscriber.closed) break;
           emit(event);
         }
-        const held = waiting ?? [];
-        waiting = null;
-        for (const event of held) emit(event);
+        const missedEvents = liveEvents ?? [];
+        liveEvents = null;
+        for (const event of missedEvents) emit(event);
         if (isOver) subscriber.complete();
       };
       replay().catch((error: unknown) => subscriber.error(error));
@@ -217,10 +220,12 @@ export class RunDirectory {
     }
   }
 
+  /** Returns the path of a step's groups. */
   #groupFile(split: Split, step: number): string {
     return join(this.path, trajectoryFile(split, step));
   }
 
+  /** Opens the file of a step's groups, once until {@link closeGroups}. */
   #groupLog(split: Split, step: number): Promise<JsonLog> {
     const path = this.#groupFile(split, step);
     return getOrInsert(this.#groupLogs, path, async () => {
@@ -254,6 +259,7 @@ export class RunDirectory {
 
   /** Adds the rows to the derived files that a crash between recording an event and deriving its rows has prevented. */
   async #addMissingRows(): Promise<void> {
+    /** Rows of the derived files as `<split>:<step>` of metrics and `<event>:<step>` of checkpoints. */
     const rows = new Set<string>();
     for (const name of [METRICS_FILE, CHECKPOINTS_FILE]) {
       for await (const { value } of readJsonLines(join(this.path, name))) {
@@ -313,18 +319,16 @@ async function writeConfig(path: string, config: RunConfig): Promise<void> {
   const { version, kind, fixed, free } = config;
   const text = await readFile(path, "utf8").catch(() => null);
   if (text !== null) {
-    const before = JSON.parse(text) as Readonly<Record<string, unknown>>;
-    const now: Readonly<Record<string, unknown>> = { version, kind, ...fixed };
+    const stored = JSON.parse(text) as Readonly<Record<string, unknown>>;
+    const current: Readonly<Record<string, unknown>> = { version, kind, ...fixed };
     // Directories of earlier versions lack the keys of newer options, which are null at their defaults.
-    const differing = Object.keys(now).filter((key) => JSON.stringify(before[key] ?? null) !== JSON.stringify(now[key] ?? null));
-    if (differing.length > 0) {
-      const details = differing
-        .map((key) => `\`${key}\` was ${JSON.stringify(before[key])} and is now ${JSON.stringify(now[key])}`)
-        .join("; ");
-      throw new ConfigError(
-        `The run directory holds another run: ${details}. Use the same settings to go on with it, or another \`runDir\``,
-        { param: "runDir" },
-      );
+    const isChanged = (key: string) => JSON.stringify(stored[key] ?? null) !== JSON.stringify(current[key] ?? null);
+    const changes = Object.keys(current)
+      .filter(isChanged)
+      .map((key) => `\`${key}\` was ${JSON.stringify(stored[key])} and is now ${JSON.stringify(current[key])}`);
+    if (changes.length > 0) {
+      const message = `The run directory holds another run: ${changes.join("; ")}. Use the same settings to go on with it, or another \`runDir\``;
+      throw new ConfigError(message, { param: "runDir" });
     }
   }
   await replaceFile(path, `${JSON.stringify({ version, kind, ...fixed, ...free }, null, 2)}\n`);

@@ -8,9 +8,10 @@ import type { EventRow } from "./rows.ts";
 
 /** Returns the recorded end of a run; null without one. The last event counts, because a failed run may have been resumed. */
 export function endOf(events: readonly EventRow[]): RunEnd | null {
-  const last = events.findLast(({ type }) => type.startsWith("run-"));
-  if (last?.type === "run-end") return { kind: "ended", reason: last.reason ?? "completed" };
-  return last?.type === "run-fail" ? { kind: "failed", message: last.message ?? "no message" } : null;
+  const lastRunEvent = events.findLast(({ type }) => type.startsWith("run-"));
+  if (lastRunEvent?.type === "run-end") return { kind: "ended", reason: lastRunEvent.reason ?? "completed" };
+  if (lastRunEvent?.type === "run-fail") return { kind: "failed", message: lastRunEvent.message ?? "no message" };
+  return null;
 }
 
 /** Formats a recorded end for people: the reason, e.g. `completed`, or `failed: …` with the message; null without an end. */

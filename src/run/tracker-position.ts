@@ -1,3 +1,4 @@
+/** Positions of trackers in the events of a run, stored in the run directory. */
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
