@@ -1,3 +1,5 @@
+/** Checksum of the records in TensorBoard's event files. */
+
 /** Table of CRC-32C (Castagnoli), reflected polynomial 0x82f63b78. `node:zlib` computes only CRC-32. */
 const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte;

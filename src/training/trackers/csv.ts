@@ -1,3 +1,4 @@
+/** Tracker that writes the metrics of a run to a CSV file. */
 import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { replaceFile } from "../../base/util/replace-file.ts";
@@ -15,6 +16,7 @@ export interface CsvOptions {
 /** First columns of the file; the other columns are metrics, in order of first occurrence. */
 const COLUMNS = ["time", "event", "step"] as const;
 
+/** Text of the fields by column. */
 type Row = ReadonlyMap<string, string>;
 
 /**
@@ -52,9 +54,9 @@ async function openTable(file: string, run: TrackedRun, lastSeq: number | null):
   const rows: Row[] = [];
   if (lastSeq !== null) for await (const event of run.events(lastSeq)) rows.push(...rowsOf(event));
   const columns = new Set<string>([...COLUMNS, ...rows.flatMap((row) => [...row.keys()])]);
-  const linesOf = (selected: readonly Row[]) =>
-    selected.map((row) => `${[...columns].map((column) => quoted(row.get(column) ?? "")).join(",")}\n`).join("");
-  const writeAll = () => replaceFile(file, `${[...columns].map(quoted).join(",")}\n${linesOf(rows)}`);
+  const lineOf = (fields: readonly string[]) => `${fields.map(quoted).join(",")}\n`;
+  const linesOf = (selected: readonly Row[]) => selected.map((row) => lineOf([...columns].map((column) => row.get(column) ?? ""))).join("");
+  const writeAll = () => replaceFile(file, lineOf([...columns]) + linesOf(rows));
   await writeAll();
   return {
     async log(events) {

@@ -1,3 +1,4 @@
+/** Requests of trackers to tracking servers. */
 import { request } from "undici";
 import { ConfigError } from "../../base/errors.ts";
 import { messageOf, parseJson } from "../../base/util/values.ts";
@@ -16,7 +17,7 @@ export class TrackerResponseError extends Error {
     super(`${url} answered ${status}: ${text.slice(0, MAX_ERROR_CHARACTERS)}`);
     this.name = "TrackerResponseError";
     this.status = status;
-    this.body = parsed(text);
+    this.body = jsonOrText(text);
   }
 }
 
@@ -47,7 +48,7 @@ export async function sendToTracker({ url, headers, body, signal }: TrackerReque
   });
   const text = await response.body.text();
   if (response.statusCode < 200 || response.statusCode > 299) throw new TrackerResponseError(response.statusCode, url, text);
-  return parsed(text);
+  return jsonOrText(text);
 }
 
 /**
@@ -65,7 +66,7 @@ export function serverUrl(url: string | undefined, variable: string): string {
 }
 
 /** Returns the value of a JSON text; any other text unchanged. */
-function parsed(text: string): unknown {
+function jsonOrText(text: string): unknown {
   const value = parseJson(text);
   return value === undefined ? text : value;
 }

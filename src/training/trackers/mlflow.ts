@@ -1,3 +1,4 @@
+/** Tracker that logs a run to an MLflow server. */
 import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "../train/tracker.ts";
 import { sendToTracker, serverUrl, TrackerResponseError } from "./http.ts";
 import { otlpRequest } from "./otlp.ts";
@@ -82,7 +83,8 @@ export function mlflowTracker(options: MlflowOptions = {}): Tracker {
     name,
     async open(run, state, signal) {
       const server = { url, headers: authorization(token) };
-      const serverRun = (state as State | null) ?? (await findOrCreate(server, run, { experiment, runName: runName ?? run.name }, signal));
+      const names = { experiment, runName: runName ?? run.name };
+      const serverRun = (state as State | null) ?? (await findOrCreate(server, run, names, signal));
       return sessionOf(server, run, serverRun, traces);
     },
   };
@@ -93,6 +95,7 @@ interface TraceSetting {
   count: number;
 }
 
+/** Returns the header of the authentication by a token, or by the user and password of the environment; none without either. */
 function authorization(token: string | undefined): Readonly<Record<string, string>> {
   if (token !== undefined && token !== "") return { authorization: `Bearer ${token}` };
   const { MLFLOW_TRACKING_USERNAME: user = "", MLFLOW_TRACKING_PASSWORD: password = "" } = process.env;
@@ -122,6 +125,11 @@ async function experimentIdOf({ url, headers }: Server, name: string, signal: Ab
   }
 }
 
+/** Run in an answer of the server, with the fields used here. */
+interface RunAnswer {
+  readonly info: { readonly run_id: string };
+}
+
 /** Returns the run with the tag of this run's id, which an earlier start may have created, or creates the run. */
 async function findOrCreate(
   server: Server,
@@ -132,9 +140,9 @@ async function findOrCreate(
   const experimentId = (await experimentIdOf(server, experiment, signal)) ?? (await createExperiment(server, experiment, signal));
   const filter = `tags.\`${ID_TAG}\` = '${run.id}'`;
   const search = { experiment_ids: [experimentId], filter, max_results: 1 };
-  const found = await post<{ runs?: { info: { run_id: string } }[] }>(server, "runs/search", search, signal);
-  const known = found.runs?.[0]?.info.run_id;
-  if (known !== undefined) return { experimentId, runId: known };
+  const found = await post<{ runs?: RunAnswer[] }>(server, "runs/search", search, signal);
+  const knownId = found.runs?.[0]?.info.run_id;
+  if (knownId !== undefined) return { experimentId, runId: knownId };
   const tags = [
     { key: ID_TAG, value: run.id },
     { key: "mlflow.source.type", value: "LOCAL" },
@@ -142,18 +150,20 @@ async function findOrCreate(
   ];
   const startTime = await startTimeOf(run);
   const body = { experiment_id: experimentId, run_name: runName, start_time: startTime, tags };
-  const created = await post<{ run: { info: { run_id: string } } }>(server, "runs/create", body, signal);
+  const created = await post<{ run: RunAnswer }>(server, "runs/create", body, signal);
   return { experimentId, runId: created.run.info.run_id };
 }
 
+/** Creates an experiment, and returns its id. */
 async function createExperiment(server: Server, name: string, signal: AbortSignal): Promise<string> {
   try {
-    return (await post<{ experiment_id: string }>(server, "experiments/create", { name }, signal)).experiment_id;
+    const created = await post<{ experiment_id: string }>(server, "experiments/create", { name }, signal);
+    return created.experiment_id;
   } catch (error) {
     // Another run may have created the experiment meanwhile.
-    const known = await experimentIdOf(server, name, signal);
-    if (known === null) throw error;
-    return known;
+    const existingId = await experimentIdOf(server, name, signal);
+    if (existingId === null) throw error;
+    return existingId;
   }
 }
 
@@ -213,10 +223,12 @@ async function logRollouts(
   }
 }
 
+/** Returns the settings of a run as parameters of the server. */
 function mlflowParameters({ config }: TrackedRun) {
   return [...parametersOf(config)].map(([key, value]) => ({ key: keyOf(key), value: String(value).slice(0, MAX_PARAMETER_CHARACTERS) }));
 }
 
+/** Returns the metrics of an event in the form of the server. */
 function metricsOf({ event, step, metrics }: TrackedEvent) {
   const timestamp = Date.parse(event.time);
   return Object.entries(metrics).map(([name, value]) => ({ key: keyOf(name), value, timestamp, step }));
@@ -230,7 +242,8 @@ function statusOf({ event }: TrackedEvent) {
   const end_time = Date.parse(event.time);
   if (event.type === "run-start" || event.type === "run-resume") return [{ status: "RUNNING" }];
   if (event.type === "run-fail") return [{ status: "FAILED", end_time }];
-  return event.type === "run-end" ? [{ status: event.reason === "stopped" ? "KILLED" : "FINISHED", end_time }] : [];
+  if (event.type === "run-end") return [{ status: event.reason === "stopped" ? "KILLED" : "FINISHED", end_time }];
+  return [];
 }
 
 /** Replaces the characters that MLflow does not allow in names of metrics and parameters, and empty or relative path components. */

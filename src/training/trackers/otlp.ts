@@ -1,3 +1,4 @@
+/** Rollouts as traces in the JSON form of OTLP, the protocol of OpenTelemetry. */
 import { createHash } from "node:crypto";
 import type { RequestMessage } from "../../base/schema/index.ts";
 import type { TrackedRun } from "../train/tracker.ts";
@@ -26,6 +27,7 @@ export function otlpRequest(
   return { resourceSpans: [{ resource, scopeSpans: [{ scope: { name: "whetstone" }, spans }] }] };
 }
 
+/** Returns the span of a rollout. @param extra - Further attributes. */
 function spanOf(run: TrackedRun, rollout: TracedRollout, extra: Readonly<Record<string, string>>) {
   const { split, step, scenarioIndex, index, trajectory } = rollout;
   const id = createHash("sha256").update(`${run.id} ${split} ${step} ${scenarioIndex} ${index}`).digest("hex");
@@ -33,7 +35,9 @@ function spanOf(run: TrackedRun, rollout: TracedRollout, extra: Readonly<Record<
   const durationMs = Number(trajectory.metrics["duration"] ?? 0) * 1000;
   const name = String(run.config["environment"] ?? run.name);
   // The last message is the output; all messages before it are the input.
-  const outputIndex = trajectory.messages().length - 1;
+  const messages = trajectory.messages().map(genAiMessage);
+  const { scenario_id: scenarioId } = trajectory.metadata;
+  const policyVersion = trajectory.finalPolicyVersion;
   return {
     traceId: id.slice(0, 32),
     spanId: id.slice(32, 48),
@@ -46,14 +50,14 @@ function spanOf(run: TrackedRun, rollout: TracedRollout, extra: Readonly<Record<
       "gen_ai.operation.name": "invoke_agent",
       "gen_ai.agent.name": name,
       "gen_ai.request.model": String(run.config["model"] ?? ""),
-      "gen_ai.input.messages": JSON.stringify(trajectory.messages().slice(0, outputIndex).map(genAiMessage)),
-      "gen_ai.output.messages": JSON.stringify(trajectory.messages().slice(outputIndex).map(genAiMessage)),
+      "gen_ai.input.messages": JSON.stringify(messages.slice(0, -1)),
+      "gen_ai.output.messages": JSON.stringify(messages.slice(-1)),
       "whetstone.run.id": run.id,
       "whetstone.split": split,
       "whetstone.step": step,
       "whetstone.scenario_index": scenarioIndex,
-      ...(trajectory.metadata["scenario_id"] === undefined ? {} : { "whetstone.scenario_id": String(trajectory.metadata["scenario_id"]) }),
-      ...(trajectory.finalPolicyVersion === null ? {} : { "whetstone.policy_version": trajectory.finalPolicyVersion }),
+      ...(scenarioId === undefined ? {} : { "whetstone.scenario_id": String(scenarioId) }),
+      ...(policyVersion === null ? {} : { "whetstone.policy_version": policyVersion }),
       "whetstone.reward": trajectory.reward,
       ...extra,
     }),
@@ -75,20 +79,25 @@ function evaluations({ trajectory }: TracedRollout, timeUnixNano: string) {
 function genAiMessage(message: RequestMessage) {
   const { role, content } = message;
   if (role === "tool") return { role, parts: [{ type: "tool_call_response", id: message.tool_call_id, response: content }] };
-  const text = typeof content === "string" ? content : content === null || content === undefined ? "" : JSON.stringify(content);
+  const text = typeof content === "string" ? content : JSON.stringify(content ?? "");
+  const textParts = (content ?? "") === "" ? [] : [{ type: "text", content: text }];
   const calls = role === "assistant" ? (message.tool_calls ?? []) : [];
-  const parts = calls.map((call) => ({ type: "tool_call", id: call.id, name: call.function.name, arguments: call.function.arguments }));
-  return { role, parts: [...(text === "" ? [] : [{ type: "text", content: text }]), ...parts] };
+  const callParts = calls.map((call) => ({ type: "tool_call", id: call.id, name: call.function.name, arguments: call.function.arguments }));
+  return { role, parts: [...textParts, ...callParts] };
 }
 
+/** Converts values by name to attributes. */
 function attributesOf(values: Readonly<Record<string, string | number>>): Attribute[] {
-  return Object.entries(values).map(([key, value]) => ({
-    key,
-    value:
-      typeof value === "string" ? { stringValue: value } : Number.isInteger(value) ? { intValue: String(value) } : { doubleValue: value },
-  }));
+  return Object.entries(values).map(([key, value]) => ({ key, value: attributeValue(value) }));
 }
 
+/** Returns a value of OTLP/JSON; 64-bit integers are texts. */
+function attributeValue(value: string | number): Attribute["value"] {
+  if (typeof value === "string") return { stringValue: value };
+  return Number.isInteger(value) ? { intValue: String(value) } : { doubleValue: value };
+}
+
+/** Converts milliseconds to nanoseconds as text. */
 function nanoseconds(ms: number): string {
   return `${BigInt(Math.round(ms)) * 1_000_000n}`;
 }

@@ -1,3 +1,4 @@
+/** Selection of the rollouts that trackers store as traces. */
 import { ArgumentError } from "../../base/errors.ts";
 import type { TrackedEvent, TrackedRun } from "../train/tracker.ts";
 import type { Trajectory } from "../../base/trajectory/index.ts";
@@ -23,18 +24,14 @@ export interface TracedRollout {
  * `count`. Empty for other events, and for a supervised run without an environment.
  */
 export async function rolloutsOf(run: TrackedRun, { event }: TrackedEvent, count: number): Promise<TracedRollout[]> {
-  if (count === 0 || (event.type !== "step-end" && event.type !== "evaluation-end") || run.config["environment"] === null) return [];
+  if (event.type !== "step-end" && event.type !== "evaluation-end") return [];
+  if (count === 0 || run.config["environment"] === null) return [];
   const split = event.type === "step-end" ? "train" : "eval";
   const groups = await run.groups(split, event.step);
-  const all = groups.flatMap((group) =>
-    group.trajectories.map((trajectory, index) => ({
-      split,
-      step: event.step,
-      scenarioIndex: Number(group.metadata["scenario_index"]),
-      index,
-      trajectory,
-    })),
-  ) satisfies TracedRollout[];
+  const all = groups.flatMap(({ metadata, trajectories }): TracedRollout[] => {
+    const scenarioIndex = Number(metadata["scenario_index"]);
+    return trajectories.map((trajectory, index) => ({ split, step: event.step, scenarioIndex, index, trajectory }));
+  });
   return all.sort((a, b) => a.index - b.index || a.scenarioIndex - b.scenarioIndex).slice(0, count);
 }
 

@@ -1,4 +1,4 @@
-/** Encoder of the events in a TensorBoard file. Field numbers are those in the `.proto` file of the named message. */
+/** Encoder of the events in a TensorBoard file. The field numbers are from the `.proto` file of the message that a function names. */
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 
 /** Value of a summary: a scalar, a Markdown text, or the start or end of a session of the plugin `hparams`. */
@@ -40,7 +40,7 @@ export function eventBytes(content: EventContent): Uint8Array {
   // Proto3 omits default values.
   if (content.step !== 0) writer.tag(2, WireType.Varint).int64(content.step);
   message(writer, 5, (summary) => {
-    for (const value of content.values) message(summary, 1, (inner) => writeValue(inner, value));
+    for (const value of content.values) message(summary, 1, (entry) => writeValue(entry, value));
   });
   return writer.finish();
 }
@@ -108,10 +108,10 @@ function writePlugin(writer: BinaryWriter, name: string, content: Uint8Array): v
 /** Writes an entry of `map<string, google.protobuf.Value>`. */
 function writeParameter(writer: BinaryWriter, name: string, value: string | number | boolean): void {
   string(writer, 1, name);
-  message(writer, 2, (inner) => {
-    if (typeof value === "number") inner.tag(2, WireType.Bit64).double(value);
-    else if (typeof value === "string") string(inner, 3, value);
-    else inner.tag(4, WireType.Varint).bool(value);
+  message(writer, 2, (variant) => {
+    if (typeof value === "number") variant.tag(2, WireType.Bit64).double(value);
+    else if (typeof value === "string") string(variant, 3, value);
+    else variant.tag(4, WireType.Varint).bool(value);
   });
 }
 

@@ -1,3 +1,4 @@
+/** Tracker that writes a TensorBoard event file. */
 import { mkdir, open, stat, truncate } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { first, last } from "../../base/util/values.ts";
@@ -41,7 +42,8 @@ export function tensorboardTracker({ logDir, name = "tensorboard" }: Tensorboard
     async open(run, state) {
       const directory = logDir === undefined ? join(run.runDir, "tensorboard") : resolve(logDir);
       await mkdir(directory, { recursive: true });
-      return openFile(join(directory, `events.out.tfevents.${run.id}.whetstone`), run, (state as State | null) ?? { seq: -1, bytes: 0 });
+      const path = join(directory, `events.out.tfevents.${run.id}.whetstone`);
+      return openFile(path, run, (state as State | null) ?? { seq: -1, bytes: 0 });
     },
   };
 }
@@ -53,21 +55,22 @@ async function openFile(path: string, run: TrackedRun, { seq, bytes }: State): P
     () => 0,
   );
   // A file that lost confirmed events, for example a deleted one, is written anew.
-  let written = size < bytes ? 0 : bytes;
-  const isRewritten = written < bytes;
-  if (size > written) await truncate(path, written);
+  const isRewritten = size < bytes;
+  /** Bytes of the file that count. */
+  let writtenBytes = isRewritten ? 0 : bytes;
+  if (size > writtenBytes) await truncate(path, writtenBytes);
   const file = await open(path, "a");
   const log = async (events: readonly TrackedEvent[]): Promise<State> => {
     const records = events.flatMap((each) => recordsOf(run, each));
     // TensorBoard expects the version of the format in the first record.
-    if (written === 0 && records.length > 0) {
+    if (writtenBytes === 0 && records.length > 0) {
       const timeMs = Date.parse(first(events).event.time);
       records.unshift(tfRecord(eventBytes({ timeMs, fileVersion: "brain.Event:2" })));
     }
     const added = Buffer.concat(records);
     await file.appendFile(added);
-    written += added.length;
-    return { seq: last(events).event.seq, bytes: written };
+    writtenBytes += added.length;
+    return { seq: last(events).event.seq, bytes: writtenBytes };
   };
   if (isRewritten) for await (const event of run.events(seq)) await log([event]);
   return { log, close: () => file.close() };

@@ -1,3 +1,4 @@
+/** Records of TensorBoard's event files. */
 import { crc32c } from "./crc32c.ts";
 
 /**

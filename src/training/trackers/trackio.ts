@@ -1,3 +1,4 @@
+/** Tracker that logs a run to a trackio server. */
 import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "../train/tracker.ts";
 import { sendToTracker, serverUrl } from "./http.ts";
 import { checkRollouts, DEFAULT_ROLLOUTS, rolloutsOf } from "./rollouts.ts";
@@ -65,6 +66,7 @@ interface Target {
   readonly rollouts: number;
 }
 
+/** Returns the session of a run. It has no state, because the server ignores entries that it already has. */
 function sessionOf(run: TrackedRun, { url, headers, project, runName, rollouts }: Target): TrackerSession {
   return {
     async log(events, signal) {
@@ -85,18 +87,10 @@ async function entriesOf(run: TrackedRun, tracked: TrackedEvent, count: number):
   if (Object.keys(metrics).length === 0) return [];
   const id = `${run.id}-${event.seq}`;
   const rollouts = await rolloutsOf(run, tracked, count);
-  return [
-    { metrics, step, log_id: id },
-    ...rollouts.map(({ split, scenarioIndex, index, trajectory }) => ({
-      metrics: {
-        [`rollouts/${split}`]: {
-          _type: "trackio.trace",
-          messages: trajectory.messages(),
-          metadata: { ...trajectory.metadata, reward: trajectory.reward, scenario_index: scenarioIndex, rollout: index },
-        },
-      },
-      step,
-      log_id: `${id}-${scenarioIndex}-${index}`,
-    })),
-  ];
+  const traceEntries = rollouts.map(({ split, scenarioIndex, index, trajectory }) => {
+    const metadata = { ...trajectory.metadata, reward: trajectory.reward, scenario_index: scenarioIndex, rollout: index };
+    const trace = { _type: "trackio.trace", messages: trajectory.messages(), metadata };
+    return { metrics: { [`rollouts/${split}`]: trace }, step, log_id: `${id}-${scenarioIndex}-${index}` };
+  });
+  return [{ metrics, step, log_id: id }, ...traceEntries];
 }
