@@ -10,6 +10,7 @@ import { RunLoop, type StepPlan } from "./loop.ts";
 import { jobMetrics } from "./metrics.ts";
 import { checkDatasetOptions, ORPHAN_WAIT_MS, type DatasetRunOptions } from "./options.ts";
 import { toDisk } from "../../run/names.ts";
+import { newestCheckpointStep } from "../../run/resume-state.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import { awaitJob } from "./run-job.ts";
 import { TrainingRun, type RunKind } from "./training-run.ts";
@@ -23,8 +24,9 @@ export interface DatasetRun<S, T extends object> {
     dataset: UploadedDataset,
     settings: T & { readonly idempotencyKey: string; readonly signal: AbortSignal },
   ) => Promise<Job>;
-  /** Metrics of gradient steps of which a step of the run has the sum or the mean. */
+  /** Metrics of gradient steps whose sum is a metric of the run's step. */
   readonly sums: readonly string[];
+  /** Metrics of gradient steps whose mean is a metric of the run's step. */
   readonly means: readonly string[];
 }
 
@@ -80,7 +82,8 @@ function configOf<S, T extends object>({ kind, options }: DatasetRun<S, T>, jobs
 
 /** Returns the datasets as a list, each with its addresses. */
 function datasets(data: SftDataset | readonly SftDataset[]): UploadedDataset[] {
-  return (Array.isArray(data) ? (data as readonly SftDataset[]) : [data as SftDataset]).map(withAddresses);
+  const list = Array.isArray(data) ? (data as readonly SftDataset[]) : [data as SftDataset];
+  return list.map(withAddresses);
 }
 
 /** Returns a dataset with its addresses; a text is the address of training data without validation data. */
@@ -122,7 +125,7 @@ async function trainJob<S, T extends object>(
   const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
   // A checkpoint after this one shows that the job ran, even if the response to its request was lost.
-  const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
+  const baselineStep = newestCheckpointStep(directory.state) ?? 0;
   const config = typeof train === "function" ? train(step) : (train ?? ({} as T));
   const send = (idempotencyKey: string, requestSignal: AbortSignal) => start(dataset, { ...config, idempotencyKey, signal: requestSignal });
   const outcome = await awaitJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
@@ -151,7 +154,10 @@ function sumsOf(steps: readonly Metrics[], names: readonly string[]): Metrics {
 
 /** Returns the means of metrics over the gradient steps that have them. */
 function meansOf(steps: readonly Metrics[], names: readonly string[]): Metrics {
-  const columns = names.map((name): [string, number[]] => [name, steps.flatMap((metrics) => metrics[name] ?? [])]);
-  const known = columns.filter(([, values]) => values.length > 0);
-  return Object.fromEntries(known.map(([name, values]) => [name, values.reduce((sum, value) => sum + value, 0) / values.length]));
+  const means: Record<string, number> = {};
+  for (const name of names) {
+    const values = steps.flatMap((metrics) => metrics[name] ?? []);
+    if (values.length > 0) means[name] = values.reduce((sum, value) => sum + value, 0) / values.length;
+  }
+  return means;
 }

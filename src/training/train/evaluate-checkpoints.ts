@@ -1,3 +1,4 @@
+/** Evaluation of checkpoints as a run of its own, which resumes like a training run. */
 import type { Model } from "../../library/client/index.ts";
 import type { Environment } from "../../library/environment/index.ts";
 import { ArgumentError } from "../../base/errors.ts";
@@ -88,13 +89,15 @@ function configOf<S>({ model, environment, checkpoints, ...options }: EvaluateCh
 }
 
 /** Returns the loop that evaluates one checkpoint after the other; `stop` ends the run after the current checkpoint. */
-function evaluationLoop<S>(directory: RunDirectory, given: EvaluateCheckpointsOptions<S>): ReturnType<RunKind["loop"]> {
-  const { environment, checkpoints, samples, temperature, seed = 0 } = given;
-  const options = { ...given, evaluation: { samples, temperature } };
+function evaluationLoop<S>(directory: RunDirectory, givenOptions: EvaluateCheckpointsOptions<S>): ReturnType<RunKind["loop"]> {
+  const { environment, checkpoints, samples, temperature, seed = 0 } = givenOptions;
+  const options = { ...givenOptions, evaluation: { samples, temperature } };
   const environments = [environment as Environment<unknown>];
   let isStopped = false;
   return {
-    stop: () => void (isStopped = true),
+    stop() {
+      isStopped = true;
+    },
     async run(signal) {
       for (const checkpointStep of checkpoints) {
         if (directory.state.evaluations.some(({ step }) => step === checkpointStep)) continue;

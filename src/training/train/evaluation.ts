@@ -1,3 +1,5 @@
+/** Evaluation of one checkpoint inside of a run: rollouts of the `eval` scenarios, and their metrics. */
+import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
 import type { Environment } from "../../library/environment/index.ts";
 import type { Metrics } from "../../run/events.ts";
 import { environmentMetrics, rolloutMetrics } from "./metrics.ts";
@@ -9,6 +11,7 @@ import type { RunDirectory } from "../../run/run-directory.ts";
 /** Input of {@link evaluateCheckpoint}. */
 export interface Measurement {
   readonly directory: RunDirectory;
+  /** Options of the run. */
   readonly options: RunOptions;
   /** Environments to play, at least one. */
   readonly environments: readonly Environment<unknown>[];
@@ -28,15 +31,14 @@ export async function evaluateCheckpoint(measurement: Measurement): Promise<void
   const { evaluation = {}, model, concurrency = 64, timeoutMs, chatTemplateKwargs } = options;
   const { samples = 1, temperature = samples === 1 ? 0 : 1 } = evaluation;
   const startedMs = performance.now();
+  const scenarios = environments.flatMap((environment) => environment.scenarios.eval.map((scenario) => ({ environment, scenario })));
   await directory.record({ type: "evaluation-start", step, checkpointStep });
   const groups = await playGroups({
     directory,
     model,
     split: "eval",
     step,
-    scenarios: new Map(
-      environments.flatMap((environment) => environment.scenarios.eval.map((scenario) => ({ environment, scenario }))).entries(),
-    ),
+    scenarios: new Map(scenarios.entries()),
     isLabeled: environments.length > 1,
     checkpointStep,
     policyVersion: step,
@@ -54,12 +56,14 @@ export async function evaluateCheckpoint(measurement: Measurement): Promise<void
     signal,
   });
   if (hasWorkers(options)) await deletePlans(model, groups);
-  const metrics: Metrics = Object.fromEntries(
-    Object.entries({ ...rolloutMetrics(groups), ...environmentMetrics(groups) }).map(([name, value]) => [
-      name.startsWith("time/") ? `time/eval/${name.slice(5)}` : `eval/${name}`,
-      value,
-    ]),
-  );
   const seconds = (performance.now() - startedMs) / 1000;
-  await directory.record({ type: "evaluation-end", step, checkpointStep, metrics: { ...metrics, "time/eval/total_seconds": seconds } });
+  const metrics = { ...evaluationMetrics(groups), "time/eval/total_seconds": seconds };
+  await directory.record({ type: "evaluation-end", step, checkpointStep, metrics });
+}
+
+/** Returns the metrics of the groups under the names of an evaluation. */
+function evaluationMetrics(groups: readonly TrajectoryGroup[]): Metrics {
+  const metrics = Object.entries({ ...rolloutMetrics(groups), ...environmentMetrics(groups) });
+  const evaluationName = (name: string) => (name.startsWith("time/") ? name.replace("time/", "time/eval/") : `eval/${name}`);
+  return Object.fromEntries(metrics.map(([name, value]) => [evaluationName(name), value]));
 }

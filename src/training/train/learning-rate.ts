@@ -1,4 +1,4 @@
-/** Default learning rate of a run, by size of the model and kind of training. */
+/** Default learning rate of a run, by size of the model and kind of training, and the detection of a rate that is far too low. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { defaultRate } from "../../base/util/default-rates.ts";
@@ -25,12 +25,12 @@ export interface DefaultRate {
 async function recordedRate(runDir: string): Promise<number | null | undefined> {
   const text = await readFile(join(runDir, RUN_CONFIG_FILE), "utf8").catch(() => null);
   if (text === null) return undefined;
-  const { default_learning_rate: chosen, train } = JSON.parse(text) as {
+  const { default_learning_rate: chosenDefault, train } = JSON.parse(text) as {
     readonly default_learning_rate?: number | null;
     readonly train?: { readonly learning_rate?: unknown } | string | null;
   };
-  const given = typeof train === "object" ? train?.learning_rate : undefined;
-  return chosen ?? (typeof given === "number" ? given : null);
+  const givenRate = typeof train === "object" ? train?.learning_rate : undefined;
+  return chosenDefault ?? (typeof givenRate === "number" ? givenRate : null);
 }
 
 /**

@@ -1,3 +1,4 @@
+/** Loop of a training run: prepares and trains the steps in order, evaluates, deletes what is not kept, and decides when the run ends. */
 import { abortable, linkAbort, type LinkedAbort } from "../../base/util/abort.ts";
 import { deferred } from "../../base/util/deferred.ts";
 import { Holds } from "../../base/util/leases.ts";
@@ -102,9 +103,10 @@ export class RunLoop<P> {
   /** Last step to train. */
   #stopAfter = Number.POSITIVE_INFINITY;
   /** Reason of an early end; null if the run ends after its last step, or by {@link stop}. */
-  #end: RunEndReason | null = null;
+  #endReason: RunEndReason | null = null;
   /** Deletion of checkpoints in the background; null if none is pending. */
   #deletion: Promise<void> | null = null;
+  /** Signal of the caller, set by {@link run}. */
   #signal: AbortSignal = new AbortController().signal;
   /** Step that is being trained, evaluated or cleaned up after; null between steps. */
   #completing: number | null = null;
@@ -118,6 +120,7 @@ export class RunLoop<P> {
 
   /** Ends the run after the current step. */
   stop(): void {
+    // Between two steps, the next one counts as current: it is being prepared.
     this.#stopAfter = Math.min(this.#stopAfter, this.#completing ?? this.#version);
     for (const [step, controller] of this.#preparing) if (step > this.#stopAfter) controller.abort();
     this.#notify();
@@ -146,7 +149,7 @@ export class RunLoop<P> {
       work.dispose();
     }
     const isComplete = this.#directory.state.steps.length >= this.#plan.count;
-    return resultOf(this.#directory, this.#end ?? (isComplete ? "completed" : "stopped"));
+    return resultOf(this.#directory, this.#endReason ?? (isComplete ? "completed" : "stopped"));
   }
 
   /** Runs producer and consumer until both have ended. The first error aborts the other one. */
@@ -156,11 +159,12 @@ export class RunLoop<P> {
       work.abort(undefined);
       throw error;
     };
-    const parts = [this.#prepareSteps(queue, work.signal).catch(fail), this.#trainSteps(queue, work.signal).catch(fail)];
+    const producer = this.#prepareSteps(queue, work.signal).catch(fail);
+    const consumer = this.#trainSteps(queue, work.signal).catch(fail);
     try {
-      await Promise.all(parts);
+      await Promise.all([producer, consumer]);
     } finally {
-      await Promise.allSettled(parts);
+      await Promise.allSettled([producer, consumer]);
     }
   }
 
@@ -189,11 +193,13 @@ export class RunLoop<P> {
     }
   }
 
+  /** Sets the number of trained steps, for which the producer may wait. */
   #raiseVersion(version: number): void {
     this.#version = version;
     this.#notify();
   }
 
+  /** Wakes the producer. */
   #notify(): void {
     this.#changed.resolve();
     this.#changed = deferred();
@@ -231,9 +237,10 @@ export class RunLoop<P> {
     this.#raiseVersion(step + 1);
   }
 
+  /** Ends the run after a step; steps in preparation are abandoned. */
   #endAfter(step: number, reason: RunEndReason): void {
     // After the last requested step, `nothing-to-learn` is reported as `completed`.
-    if (step < this.#plan.count - 1 || reason === "early-stop") this.#end = reason;
+    if (step < this.#plan.count - 1 || reason === "early-stop") this.#endReason = reason;
     this.#stopAfter = Math.min(this.#stopAfter, step);
     for (const controller of this.#preparing.values()) controller.abort();
   }
@@ -243,7 +250,9 @@ export class RunLoop<P> {
     const { evaluation } = this.#options;
     const { steps, evaluations } = this.#directory.state;
     const completed = steps.length;
-    if (evaluation === undefined || (completed % (evaluation.every ?? 10) !== 0 && completed !== this.#plan.count)) return null;
+    if (evaluation === undefined) return null;
+    const isDue = completed % (evaluation.every ?? 10) === 0 || completed === this.#plan.count;
+    if (!isDue) return null;
     const recorded = evaluations.find(({ step }) => step === completed);
     if (recorded !== undefined) return recorded.metrics;
     const checkpointStep = this.#newestCheckpoint();
@@ -264,6 +273,7 @@ export class RunLoop<P> {
       .finally(() => (this.#deletion = null));
   }
 
+  /** Deletes the checkpoints that `keepCheckpoints` does not keep, and records the deletion. */
   async #deleteCheckpoints(signal: AbortSignal): Promise<void> {
     const { keepCheckpoints, model } = this.#options;
     if (keepCheckpoints === undefined) return;
@@ -279,11 +289,13 @@ export class RunLoop<P> {
   async #deleteTrajectories(step: number): Promise<void> {
     const { keepTrajectories } = this.#options;
     if (keepTrajectories === undefined) return;
+    // Step 0, which is always kept, stands for an absent previous evaluation.
     const previous = { train: step - 1, eval: this.#directory.state.evaluations.at(-2)?.step ?? 0 };
     for (const split of ["train", "eval"] as const)
       if (previous[split] % keepTrajectories.every !== 0) await this.#directory.removeGroups(split, previous[split]);
   }
 
+  /** Returns the step of the model's newest checkpoint. */
   #newestCheckpoint(): number {
     return newestCheckpointStep(this.#directory.state) ?? 0;
   }

@@ -1,3 +1,4 @@
+/** Options of training runs, and their validation before a run starts. */
 import type { Writable } from "node:stream";
 import type { Model, PreferenceOptions, RlOptions, SftDataset, SftOptions } from "../../library/client/index.ts";
 import type { Environment, RolloutBroker } from "../../library/environment/index.ts";
@@ -185,10 +186,17 @@ export function checkRunOptions(options: RunOptions): void {
   checkAttemptOptions({ timeoutMs: options.timeoutMs, chatTemplateKwargs: options.chatTemplateKwargs });
   checkProgress(options.progress);
   checkTrackers(options.trackers);
-  const { keepCheckpoints: keep } = options;
-  checkIntegerOption("keepCheckpoints.recent", keep?.recent, 1, keep !== undefined);
-  checkIntegerOption("keepCheckpoints.best.count", keep?.best?.count, 1, keep?.best !== undefined);
-  if (keep?.best?.metric.startsWith("eval/") && options.evaluation === undefined) {
+  checkKeepCheckpoints(options);
+}
+
+/** @throws ArgumentError `E_ARGUMENT` for an invalid `keepCheckpoints`. */
+function checkKeepCheckpoints({ keepCheckpoints, evaluation }: RunOptions): void {
+  if (keepCheckpoints === undefined) return;
+  const { recent, best } = keepCheckpoints;
+  checkInteger("keepCheckpoints.recent", recent, 1);
+  if (best === undefined) return;
+  checkInteger("keepCheckpoints.best.count", best.count, 1);
+  if (best.metric.startsWith("eval/") && evaluation === undefined) {
     throw new ArgumentError("`keepCheckpoints.best.metric` is a metric of evaluations; give `evaluation` too", {
       param: "keepCheckpoints.best.metric",
     });
@@ -217,7 +225,7 @@ export function checkEvaluationSampling(
  */
 export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
   checkRunOptions(options);
-  checkIntegerOption("steps", options.steps, 1, true);
+  checkInteger("steps", options.steps, 1);
   checkIntegerOption("scenariosPerStep", options.scenariosPerStep, 1);
   checkIntegerOption("groupSize", options.groupSize, 2);
   checkIntegerOption("maxStepsOffPolicy", options.maxStepsOffPolicy, 0);
@@ -239,9 +247,11 @@ export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
  */
 export function checkDatasetOptions<S, T>(options: DatasetRunOptions<S, T>): void {
   checkRunOptions(options);
-  checkIntegerOption("jobs", options.jobs, 1, typeof options.data === "function");
-  if (typeof options.data !== "function" && options.jobs !== undefined) {
-    throw new ArgumentError("`jobs` goes with `data` as a function; a list of datasets has one job each", { param: "jobs" });
+  if (typeof options.data === "function") checkInteger("jobs", options.jobs as number, 1);
+  else {
+    checkIntegerOption("jobs", options.jobs, 1);
+    if (options.jobs !== undefined)
+      throw new ArgumentError("`jobs` goes with `data` as a function; a list of datasets has one job each", { param: "jobs" });
   }
   if (Array.isArray(options.data) && options.data.length === 0)
     throw new ArgumentError("Expected `data` to name at least one dataset", { param: "data" });
@@ -264,10 +274,10 @@ export function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, en
 }
 
 /**
- * Checks an option that is an integer.
+ * Checks an integer option that may be absent.
  *
- * @throws ArgumentError `E_ARGUMENT` for another value than an integer of at least `min`, and for undefined if the option is required.
+ * @throws ArgumentError `E_ARGUMENT` for another value than an integer of at least `min`.
  */
-export function checkIntegerOption(param: string, value: number | undefined, min: number, isRequired = false): void {
-  if (value !== undefined || isRequired) checkInteger(param, value as number, min);
+export function checkIntegerOption(param: string, value: number | undefined, min: number): void {
+  if (value !== undefined) checkInteger(param, value, min);
 }

@@ -1,9 +1,11 @@
+/** Training runs on preference pairs. */
 import { startDatasetRun } from "./dataset-run.ts";
 import type { TrainPreferencesOptions } from "./options.ts";
 import type { TrainingRun } from "./training-run.ts";
 
-/** Metrics of gradient steps of which a step of the run has the sum, or the mean. */
+/** Metrics of gradient steps whose sum is a metric of the run's step. */
 const SUMS = ["num_pairs", "num_tokens", "num_trainable_tokens"];
+/** Metrics of gradient steps whose mean is a metric of the run's step. */
 const MEANS = ["loss", "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"];
 
 /**

@@ -1,3 +1,4 @@
+/** Progress of a training run on standard error, fed with the run's events; see `base/progress`. */
 import { bar, duration, grouped, rate, startProgress, WarningCounts, type ProgressTask } from "../../base/progress/index.ts";
 import type { LiveEventBody, Metrics, RunEndReason, RunEvent, SettingChange } from "../../run/events.ts";
 import type { RunOptions } from "./options.ts";
@@ -11,7 +12,9 @@ const ROLLOUT_SHARE = 0.5;
 /** Min time between two lines about an unavailable service, in milliseconds. */
 const REMINDER_MS = 60_000;
 
+/** Event of a prepared step. */
 type BatchEnd = RunEvent & { readonly type: "batch-end" };
+/** Event of rollouts in progress. */
 type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
 
 /** Run that a {@link RunDisplay} shows. */
@@ -40,11 +43,13 @@ export class RunDisplay {
   /** Mean reward of each step; empty for a run without rewards. */
   readonly #rewards: number[];
   readonly #task: ProgressTask;
+  /** Number of completed steps or checkpoints. */
   #completed: number;
   /** Metrics of the newest step; in a run without rewards, of the newest gradient step. */
   #metrics: Metrics;
   /** Rollouts in progress; null between them. */
   #rollouts: RolloutProgress | null = null;
+  /** Start of the newest rollouts, by `performance.now()`. */
   #rolloutsStartedMs = 0;
   /** Completed fraction of the training rollouts by step, for the current step and later ones. */
   readonly #rolloutFractions = new Map<number, number>();
@@ -88,8 +93,7 @@ export class RunDisplay {
     const seconds = (performance.now() - this.#startedMs) / 1000;
     const ending = failure ?? this.#reason ?? "completed";
     const warnings = this.#warnings.summary();
-    const parts = [`${ending} after ${this.#steps()} in ${duration(seconds)}`, this.#result()];
-    const text = parts.filter((part) => part !== null).join(", ");
+    const text = joined([`${ending} after ${this.#steps()} in ${duration(seconds)}`, this.#result()]);
     this.#task.end(`${this.#title}: ${text}${warnings === null ? "" : `; warnings: ${warnings}`}`);
   }
 
@@ -164,9 +168,9 @@ export class RunDisplay {
       case "evaluation-end":
         return evaluationLine(event.checkpointStep, event.metrics);
       case "step-end":
-        return this.#task.isTerminal
-          ? null
-          : [this.#steps(), this.#result(), this.#selection(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
+        // On a terminal, the block shows the same.
+        if (this.#task.isTerminal) return null;
+        return joined([this.#steps(), this.#result(), this.#selection(), this.#speed, this.#remainingTime()]);
       default:
         return null;
     }
@@ -183,18 +187,21 @@ export class RunDisplay {
   /** Returns the lines of the display on a terminal. */
   #block(): string[] {
     const fraction = this.#fraction();
-    const left = this.#timeLeft();
-    const head = `${this.#title}  ${this.#steps()} ${bar(fraction)} ${Math.floor(fraction * 100)} %${left === null ? "" : `, ${left}`}`;
-    const state = [this.#activity(), this.#result(), this.#selection(), this.#speed].filter((part) => part !== null);
+    const percentage = `${Math.floor(fraction * 100)} %`;
+    const lines = [`${this.#title}  ${this.#steps()} ${bar(fraction)} ${joined([percentage, this.#remainingTime()])}`];
+    const state = joined([this.#activity(), this.#result(), this.#selection(), this.#speed]);
+    if (state !== "") lines.push(`  ${state}`);
     const warnings = this.#warnings.summary();
-    return [head, ...(state.length === 0 ? [] : [`  ${state.join(", ")}`]), ...(warnings === null ? [] : [`  warnings: ${warnings}`])];
+    if (warnings !== null) lines.push(`  warnings: ${warnings}`);
+    return lines;
   }
 
   /** Returns the display as one line. */
   #current(): string {
-    return [this.#steps(), this.#activity(), this.#result(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
+    return joined([this.#steps(), this.#activity(), this.#result(), this.#speed, this.#remainingTime()]);
   }
 
+  /** Returns the number of completed steps or checkpoints. */
   #steps(): string {
     // A resumed run may request fewer steps than it has.
     return this.#completed > this.#count ? `${this.#completed} ${this.#unit}` : `${this.#completed} of ${this.#count} ${this.#unit}`;
@@ -218,7 +225,8 @@ export class RunDisplay {
     const reward = this.#rewards.at(-1);
     if (reward !== undefined) {
       const slope = trend(this.#rewards.slice(-TREND_STEPS));
-      return `reward ${reward.toFixed(3)}${slope === null ? "" : ` (${slope < 0 ? "" : "+"}${slope.toFixed(4)} per step)`}`;
+      if (slope === null) return `reward ${reward.toFixed(3)}`;
+      return `reward ${reward.toFixed(3)} (${slope < 0 ? "" : "+"}${slope.toFixed(4)} per step)`;
     }
     const loss = this.#metrics["loss"];
     return loss === undefined ? null : `loss ${loss.toFixed(4)}`;
@@ -247,13 +255,13 @@ export class RunDisplay {
     return Math.min(1, (this.#completed + share) / this.#count);
   }
 
-  /** Returns the time left at the speed since the start; null before any progress and at the end. */
-  #timeLeft(): string | null {
+  /** Returns the remaining time at the speed since the start; null before any progress and at the end. */
+  #remainingTime(): string | null {
     const fraction = this.#fraction();
-    const done = fraction - this.#startFraction;
-    if (done <= 0 || fraction >= 1) return null;
+    const doneSinceStart = fraction - this.#startFraction;
+    if (doneSinceStart <= 0 || fraction >= 1) return null;
     const seconds = (performance.now() - this.#startedMs) / 1000;
-    return `${duration((seconds * (1 - fraction)) / done)} left`;
+    return `${duration((seconds * (1 - fraction)) / doneSinceStart)} left`;
   }
 }
 
@@ -262,9 +270,15 @@ function changesNote(changes: readonly SettingChange[] = []): string {
   return changes.length === 0 ? "" : `, with changed settings: ${changesText(changes)}`;
 }
 
+/** Returns the line of an evaluation. */
 function evaluationLine(checkpointStep: number, metrics: Metrics): string {
   const reward = metrics["eval/reward/mean"];
   return `evaluation of checkpoint ${checkpointStep}: reward ${reward === undefined ? "unknown" : reward.toFixed(3)}`;
+}
+
+/** Joins the parts that are not null. */
+function joined(parts: readonly (string | null)[]): string {
+  return parts.filter((part) => part !== null).join(", ");
 }
 
 /** Returns the tokens per second of a step: of its rollouts, or of the training of a supervised step. */
@@ -280,5 +294,7 @@ export function trend(values: readonly number[]): number | null {
   const center = (count - 1) / 2;
   const mean = values.reduce((sum, value) => sum + value, 0) / count;
   const covariance = values.reduce((sum, value, index) => sum + (index - center) * (value - mean), 0);
-  return covariance / ((count * (count * count - 1)) / 12);
+  // Sum of the squared distances of 0, 1, 2 … from their center.
+  const variance = (count * (count * count - 1)) / 12;
+  return covariance / variance;
 }

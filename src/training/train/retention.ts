@@ -1,3 +1,4 @@
+/** Retention of a run's checkpoints and rollouts: options, and the choice of the checkpoints to delete. */
 import type { ResumeState } from "../../run/resume-state.ts";
 
 /** Retention policy of a run's checkpoints. Step 0, the newest checkpoint and checkpoints in use (rollouts, evaluation) are always kept. */
@@ -51,15 +52,15 @@ export function checkpointScores(state: ResumeState, metric: string): Map<number
  * @param leased - Checkpoint steps that rollouts or an evaluation use at the moment.
  */
 export function checkpointsToDelete(state: ResumeState, keep: KeepCheckpoints, leased: ReadonlySet<number>): number[] {
-  const own = [...new Set(state.steps.map(({ checkpointStep }) => checkpointStep))].sort((a, b) => a - b);
-  const kept = new Set([...leased, ...(keep.pinned ?? []), ...own.slice(-keep.recent)]);
+  const created = [...new Set(state.steps.map(({ checkpointStep }) => checkpointStep))].sort((a, b) => a - b);
+  const kept = new Set([0, state.startCheckpoint, ...leased, ...(keep.pinned ?? []), ...created.slice(-keep.recent)]);
   if (keep.best !== undefined) {
     const { metric, count, mode = "max" } = keep.best;
     const sign = mode === "max" ? -1 : 1;
     const ranked = [...checkpointScores(state, metric)]
       .filter(([step]) => !state.deletedCheckpoints.has(step))
-      .sort((a, b) => sign * (a[1] - b[1]) || b[0] - a[0]);
+      .sort(([stepA, scoreA], [stepB, scoreB]) => sign * (scoreA - scoreB) || stepB - stepA);
     for (const [step] of ranked.slice(0, count)) kept.add(step);
   }
-  return own.filter((step) => step !== 0 && step !== state.startCheckpoint && !kept.has(step) && !state.deletedCheckpoints.has(step));
+  return created.filter((step) => !kept.has(step) && !state.deletedCheckpoints.has(step));
 }

@@ -1,3 +1,4 @@
+/** Training runs by reinforcement learning: configuration, and the training of one step on its prepared batch. */
 import type { RlOptions } from "../../library/client/index.ts";
 import { examinationOf } from "../../library/client/examination.ts";
 import type { TrajectoryGroup as WireTrajectoryGroup } from "../../base/schema/index.ts";
@@ -25,7 +26,7 @@ import { checkRlOptions, hasWorkers, ORPHAN_WAIT_MS, type TrainRlOptions } from 
 import { toDisk } from "../../run/names.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import { awaitJob } from "./run-job.ts";
-import type { CompletedStep } from "../../run/resume-state.ts";
+import { newestCheckpointStep, type CompletedStep } from "../../run/resume-state.ts";
 import { deletePlans, isMissingRollout, withReferences } from "./stored-rollouts.ts";
 import { keepTokenReport } from "./token-report.ts";
 import { TrainingRun, type RunKind } from "./training-run.ts";
@@ -64,27 +65,26 @@ export function trainRl<S>(options: TrainRlOptions<S>): TrainingRun {
 }
 
 /** Returns the definition of the run; its options get a default learning rate if they have none. */
-async function prepare<S>(given: TrainRlOptions<S>): Promise<RunKind> {
-  const { train, model, runDir, signal } = given;
-  const isGiven = typeof train === "object" && (train.learningRate ?? null) !== null;
-  const chosen = isGiven ? null : await defaultLearningRate(model, { kind: "rl", runDir, signal });
-  const options = chosen === null ? given : { ...given, train: withRate(train, chosen.rate) };
+async function prepare<S>(givenOptions: TrainRlOptions<S>): Promise<RunKind> {
+  const { train, model, runDir, signal } = givenOptions;
+  const hasRate = typeof train === "object" && (train.learningRate ?? null) !== null;
+  const defaultRate = hasRate ? null : await defaultLearningRate(model, { kind: "rl", runDir, signal });
+  const options = defaultRate === null ? givenOptions : { ...givenOptions, train: withRate(train, defaultRate.rate) };
   const loop = (directory: RunDirectory) => new RunLoop(directory, options, rlPlan(directory, options));
-  const config = configOf(options, chosen);
-  return { config, count: options.steps, loop, notes: chosen === null ? [] : [rateNote(chosen)] };
+  const config = configOf(options, defaultRate);
+  return { config, count: options.steps, loop, notes: defaultRate === null ? [] : [rateNote(defaultRate)] };
 }
 
 /** Returns the settings for `config.json`: a resume with other `fixed` settings is rejected. */
-function configOf<S>(options: TrainRlOptions<S>, chosen: DefaultRate | null): RunConfig {
+function configOf<S>(options: TrainRlOptions<S>, defaultRate: DefaultRate | null): RunConfig {
   const { model, environment, train } = options;
   const { scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, maxStepsOffPolicy = 0 } = options;
+  const environmentNames = weightedEnvironments(environment).map((each) => each.environment.name);
   return {
     version: 1,
     kind: "rl",
     fixed: {
-      environment: weightedEnvironments(environment)
-        .map((each) => each.environment.name)
-        .join(", "),
+      environment: environmentNames.join(", "),
       model: `${model.entity}/${model.project}/${model.name}`,
       model_id: model.id,
       base_model: model.baseModel,
@@ -100,7 +100,7 @@ function configOf<S>(options: TrainRlOptions<S>, chosen: DefaultRate | null): Ru
       max_steps_off_policy: maxStepsOffPolicy,
       is_lag_exact: options.isLagExact ?? false,
       train: typeof train === "function" ? "a function of the step" : toDisk(train ?? {}),
-      default_learning_rate: chosen?.rate ?? null,
+      default_learning_rate: defaultRate?.rate ?? null,
       evaluation: toDisk(options.evaluation ?? null),
       keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
       keep_trajectories: toDisk(options.keepTrajectories ?? null),
@@ -121,12 +121,12 @@ function batchConfig<S>({
   scoreTimeouts,
 }: BatchOptions<S>): RunConfig["fixed"] {
   const environments = weightedEnvironments(environment).map((each) => ({ name: each.environment.name, weight: each.weight }));
-  const { key, ...numbers } = curriculum ?? {};
+  const { key, ...plainSettings } = curriculum ?? {};
   return {
     environments: environments.length > 1 ? environments : null,
     refill: toDisk(refill ?? null),
     filters: toDisk(filters ?? null),
-    curriculum: curriculum === undefined ? null : toDisk({ ...numbers, key: key === undefined ? "scenario id" : "a function" }),
+    curriculum: curriculum === undefined ? null : toDisk({ ...plainSettings, key: key === undefined ? "scenario id" : "a function" }),
     replacements: replacements === 0 ? null : replacements,
     score_timeouts: scoreTimeouts === true ? true : null,
   };
@@ -141,7 +141,7 @@ function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPla
     count: options.steps,
     maxAhead: maxStepsOffPolicy,
     isLagExact: options.isLagExact,
-    prepare: (step, context) => prepareBatch(directory, options, sampler, step, context),
+    prepare: (step, context) => prepareBatch({ directory, options, sampler }, step, context),
     isExhausted: () => isExhausted(directory.state.steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS),
     train: (step, batch, signal) => trainStep(directory, options, step, batch, signal),
     evaluate: (step, checkpointStep, signal) =>
@@ -159,34 +159,23 @@ async function trainStep<S>(
 ): Promise<void> {
   const { model, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
-  const { groups, policyStep, metrics: rollouts } = await readBatch(directory, options, step, batch);
-  const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
+  const examined = await readBatch(directory, options, step, batch);
+  const { groups, policyStep } = examined;
+  const baselineStep = newestCheckpointStep(directory.state) ?? 0;
   const settings = settingsOf(options, step);
   // Examination and every request of the job share this conversion.
   const wireGroups = groups.map((group) => group.toJSON());
   // If the job was requested before a crash, its batch has already passed preflight.
   const isRequested = directory.state.openJob?.step === step;
   const findings = isRequested ? [] : examine(wireGroups, settings);
-  if (findings.some(isFatal)) {
-    const message =
-      discardMessage(batch) ??
-      findings
-        .filter(isFatal)
-        .map((each) => each.message)
-        .join(" ");
-    await directory.record({ type: "step-skip", step, message });
-    const metrics = { ...rollouts, skipped: 1, "time/step_seconds": batch.seconds };
-    const { steps } = await directory.record({ type: "step-end", step, policyStep, checkpointStep: baselineStep, metrics });
-    await deletePlans(model, batch.sampled);
-    if (isExhausted(steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS) && steps.every(isSkipped)) throw new PreflightError(findings);
-    return;
-  }
+  if (findings.some(isFatal)) return skipStep(directory, options, step, { batch, examined, findings });
   for (const { code, count, message } of findings) await directory.record({ type: "warning", step, code, count, message });
   for (const warning of toolErrorWarnings(groups)) await directory.record({ type: "warning", step, code: "tool-errors", ...warning });
   const hasReport = hasTokenReport(options, step);
   const config = { ...settings, ...(hasReport ? { tokenReport: true } : {}) };
-  const send = async (idempotencyKey: string, inner: AbortSignal) => {
-    const request = { ...config, idempotencyKey, signal: inner };
+  const send = async (idempotencyKey: string, requestSignal: AbortSignal) => {
+    const request = { ...config, idempotencyKey, signal: requestSignal };
+    // Rollouts that workers have delivered are named instead of sent, unless the service has deleted them.
     try {
       return await model.trainExamined(withReferences(wireGroups), request);
     } catch (error) {
@@ -199,10 +188,30 @@ async function trainStep<S>(
     await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, sampled: batch.sampled, signal });
   const trainSeconds = (performance.now() - startedMs) / 1000;
   const times = { "time/train_seconds": trainSeconds, "time/step_seconds": batch.seconds + trainSeconds };
-  const metrics = { ...rollouts, ...jobMetrics(outcome.metrics), skipped: 0, ...times };
+  const metrics = { ...examined.metrics, ...jobMetrics(outcome.metrics), skipped: 0, ...times };
   await directory.record({ type: "step-end", step, policyStep, checkpointStep: outcome.checkpointStep, metrics });
   await deletePlans(model, batch.sampled);
   await warnOfTinyUpdates(directory, options, step, signal);
+}
+
+/**
+ * Ends a step whose batch has nothing to learn, without a job.
+ *
+ * @throws PreflightError `E_PREFLIGHT` if the run has skipped all of its steps, at least `maxSkippedSteps`.
+ */
+async function skipStep<S>(
+  directory: RunDirectory,
+  { model, maxSkippedSteps = MAX_SKIPPED_STEPS }: TrainRlOptions<S>,
+  step: number,
+  { batch, examined, findings }: { readonly batch: PreparedBatch; readonly examined: ReadBatch; readonly findings: Finding[] },
+): Promise<void> {
+  const fatalMessages = findings.filter(isFatal).map(({ message }) => message);
+  await directory.record({ type: "step-skip", step, message: discardMessage(batch) ?? fatalMessages.join(" ") });
+  const metrics = { ...examined.metrics, skipped: 1, "time/step_seconds": batch.seconds };
+  const checkpointStep = newestCheckpointStep(directory.state) ?? 0;
+  const { steps } = await directory.record({ type: "step-end", step, policyStep: examined.policyStep, checkpointStep, metrics });
+  await deletePlans(model, batch.sampled);
+  if (isExhausted(steps, maxSkippedSteps) && steps.every(isSkipped)) throw new PreflightError(findings);
 }
 
 /** Warns every ten steps without a change of the reward, if the learning rate is far below the default for the model. */
@@ -249,7 +258,8 @@ async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>,
   const exceptions = sampled.reduce((sum, group) => sum + group.exceptions.length, 0);
   const rewardMean = metrics["reward/mean"] ?? null;
   await directory.record({ type: "rollouts-end", step, groups: sampled.length, staleGroups, exceptions, rewardMean });
-  return { groups, policyStep: Math.max(...sampled.map((group) => Number(group.metadata["checkpoint_step"]))), metrics };
+  const policyStep = Math.max(...sampled.map((group) => Number(group.metadata["checkpoint_step"])));
+  return { groups, policyStep, metrics };
 }
 
 /**
@@ -277,6 +287,7 @@ function hasTokenReport<S>({ model, tokenReportEvery = 10, steps }: TrainRlOptio
   return isDue && model.service.features.idempotencyKeys === true;
 }
 
+/** Whether a finding forbids the job. */
 function isFatal({ severity }: Finding): boolean {
   return severity === "fatal";
 }
@@ -291,6 +302,7 @@ function isExhausted(steps: readonly CompletedStep[], count: number): boolean {
   return steps.length >= count && steps.slice(-count).every(isSkipped);
 }
 
+/** Whether a step ended without a job. */
 function isSkipped({ metrics }: CompletedStep): boolean {
   return metrics["skipped"] === 1;
 }

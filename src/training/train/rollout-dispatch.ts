@@ -1,3 +1,4 @@
+/** Messages of a run to the workers of a broker, one for each rollout without an outcome. */
 import { getOrInsert } from "../../base/util/values.ts";
 import type { RolloutPlanInfo, RolloutPosition } from "../../library/client/index.ts";
 import type { RolloutBroker, RolloutMessage, RolloutSender } from "../../library/environment/index.ts";
@@ -8,6 +9,7 @@ export class RolloutDispatch {
   readonly #patiently: <T>(request: () => Promise<T>) => Promise<T>;
   /** Messages of the rollouts without an outcome, by plan and rollout. */
   readonly #unfinished = new Map<string, Map<string, RolloutMessage>>();
+  /** Connection to the broker; null before the first message. */
   #sender: Promise<RolloutSender> | null = null;
 
   /** @param patiently - Repeats a request while the broker is unavailable. */
@@ -21,9 +23,11 @@ export class RolloutDispatch {
     if (this.#broker === null) return;
     const messages = getOrInsert(this.#unfinished, plan.id, () => new Map<string, RolloutMessage>());
     const { id: planId, environment, environmentHash } = plan;
-    for (const group of groups)
-      for (let index = 0; index < groupSize; index++)
+    for (const group of groups) {
+      for (let index = 0; index < groupSize; index++) {
         messages.set(keyOf({ group, index }), { planId, group, index, environment, environmentHash });
+      }
+    }
     await this.resend(plan.id);
   }
 

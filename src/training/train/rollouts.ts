@@ -1,3 +1,4 @@
+/** Rollouts of a step or evaluation: plays the groups that are not on disk, in this process or on workers, and stores each when it ends. */
 import { basename } from "node:path";
 import type { Model } from "../../library/client/index.ts";
 import { environmentRollout, type Environment, type RolloutBroker } from "../../library/environment/index.ts";
@@ -8,6 +9,7 @@ import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
 import type { Split } from "../../run/data.ts";
 import { scenarioIndex, type RunDirectory } from "../../run/run-directory.ts";
 import { linkAbort, onceAborted } from "../../base/util/abort.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import { hasWorkers } from "./options.ts";
 import { reportUnavailable } from "./run-job.ts";
 import { withOwnHistories } from "./stored-rollouts.ts";
@@ -63,8 +65,8 @@ export interface PlayOptions {
 export async function playGroups(options: PlayOptions): Promise<TrajectoryGroup[]> {
   const { directory, split, step, scenarios } = options;
   const stored = await directory.groups(split, step);
-  const done = new Set(stored.map(scenarioIndex));
-  const missing = [...scenarios.keys()].filter((index) => !done.has(index));
+  const storedIndices = new Set(stored.map(scenarioIndex));
+  const missing = [...scenarios.keys()].filter((index) => !storedIndices.has(index));
   if (missing.length > 0) await playMissing(options, missing, stored);
   await directory.closeGroups(split, step);
   // Always read back from disk, so that training input is byte-identical with and without a crash.
@@ -72,11 +74,16 @@ export async function playGroups(options: PlayOptions): Promise<TrajectoryGroup[
   return groups.filter((group) => scenarios.has(scenarioIndex(group)));
 }
 
+/**
+ * Plays groups, and stores each with its metadata.
+ *
+ * @param missing - Indices of the scenarios to play.
+ * @param stored - Groups of the step that are on disk. Their failures count for the limit of the step.
+ */
 async function playMissing(options: PlayOptions, missing: readonly number[], stored: readonly TrajectoryGroup[]): Promise<void> {
   const { directory, split, step, scenarios, checkpointStep, policyVersion, isLabeled } = options;
-  for await (const { group, rolloutPlan } of hasWorkers(options)
-    ? onWorkers(options, missing, stored)
-    : inProcess(options, missing, stored)) {
+  const playedGroups = hasWorkers(options) ? onWorkers(options, missing, stored) : inProcess(options, missing, stored);
+  for await (const { group, rolloutPlan } of playedGroups) {
     const environment = scenarios.get(scenarioIndex(group))?.environment.name;
     const label = {
       ...(isLabeled && environment !== undefined ? { environment } : {}),
@@ -103,7 +110,7 @@ function commonOptions(options: PlayOptions, missing: readonly number[], stored:
     groupSize,
     seed,
     progress: false,
-    maxExceptions: exceptionsLeft(options, stored),
+    maxExceptions: remainingExceptions(options, stored),
     indices: missing,
     onProgress: (progress) => directory.report({ type: "rollout-progress", step, split, ...progress }),
     onEvent(event) {
@@ -152,12 +159,16 @@ async function* onWorkers(
       ...commonOptions(options, missing, stored),
       // All rollouts wait for workers at the same time.
       concurrency: missing.length * options.gather.groupSize,
-      createPlayer: (init) => (player = new WorkerPlayer({ ...init, options, policy, indices: missing })),
+      createPlayer(init) {
+        player = new WorkerPlayer({ ...init, options, policy, indices: missing });
+        return player;
+      },
       afterEach: scoreGroup === undefined ? undefined : async (group) => withOwnHistories(group, await scoreGroup(group)),
       signal: link.signal,
     });
     for await (const group of groups) yield { group, rolloutPlan: player?.planOf(scenarioIndex(group)) };
   } catch (error) {
+    // A stop ends the iteration; the groups that have ended are stored.
     if (link.signal.reason !== STOPPED || options.signal.aborted) throw error;
   } finally {
     removeListener();
@@ -166,37 +177,36 @@ async function* onWorkers(
   }
 }
 
+/** Returns scenarios by their indices, in order. */
 function scenariosAt(scenarios: PlayOptions["scenarios"], indices: readonly number[]): EnvironmentScenario[] {
   return indices.map((index) => scenarios.get(index) as EnvironmentScenario);
 }
 
 /** Returns the attributes of the spans of the rollouts. */
 function traceAttributesOf({ directory, split, step, scenarios, policyVersion }: PlayOptions): Record<string, string | number> {
-  const names = new Set([...scenarios.values()].map(({ environment }) => environment.name));
-  const [name] = names;
+  const environmentNames = new Set([...scenarios.values()].map(({ environment }) => environment.name));
+  const [name] = environmentNames;
   return {
     "whetstone.run.id": basename(directory.path),
     "whetstone.step": step,
     "whetstone.split": split,
     "whetstone.policy_version": policyVersion,
-    ...(names.size === 1 && name !== undefined ? { "gen_ai.agent.name": name } : {}),
+    ...(environmentNames.size === 1 && name !== undefined ? { "gen_ai.agent.name": name } : {}),
   };
 }
 
 /** Returns the number of rollouts that may still fail: the limit of the step, less the failures that are already stored. */
-function exceptionsLeft({ gather: { maxExceptions, groupSize }, scenarios }: PlayOptions, stored: readonly TrajectoryGroup[]): number {
+function remainingExceptions({ gather: { maxExceptions, groupSize }, scenarios }: PlayOptions, stored: readonly TrajectoryGroup[]): number {
   const allowed = maxExceptions < 1 ? Math.floor(maxExceptions * scenarios.size * groupSize) : maxExceptions;
-  return Math.max(0, allowed - stored.reduce((sum, { exceptions }) => sum + exceptions.length, 0));
+  const failed = stored.reduce((sum, { exceptions }) => sum + exceptions.length, 0);
+  return Math.max(0, allowed - failed);
 }
 
 /** Returns a rollout that plays each scenario with its environment. */
 function rolloutOf(scoreTimeouts: boolean | undefined): Rollout<EnvironmentScenario> {
   const rollouts = new Map<Environment<unknown>, Rollout<unknown>>();
-  const rolloutFor = (environment: Environment<unknown>) => {
-    const rollout = rollouts.get(environment) ?? environmentRollout(environment, { scoreTimeouts });
-    rollouts.set(environment, rollout);
-    return rollout;
-  };
+  const rolloutFor = (environment: Environment<unknown>) =>
+    getOrInsert(rollouts, environment, () => environmentRollout(environment, { scoreTimeouts }));
   const rollout: Rollout<EnvironmentScenario> = ({ environment, scenario }, context) => rolloutFor(environment)(scenario, context);
   return Object.assign(rollout, {
     scoreGroup: async ({ environment, scenario }: EnvironmentScenario, group: TrajectoryGroup, signal: AbortSignal) =>
@@ -209,5 +219,6 @@ function rolloutOf(scoreTimeouts: boolean | undefined): Rollout<EnvironmentScena
 /** Adds metadata to a group, with the id of its scenario if a trajectory has it. */
 function withMetadata(group: TrajectoryGroup, added: Readonly<Record<string, number | string>>): TrajectoryGroup {
   const scenarioId = group.trajectories[0]?.metadata["scenario_id"];
-  return group.with({ metadata: { ...group.metadata, ...(scenarioId === undefined ? {} : { scenario_id: scenarioId }), ...added } });
+  const scenario = scenarioId === undefined ? {} : { scenario_id: scenarioId };
+  return group.with({ metadata: { ...group.metadata, ...scenario, ...added } });
 }

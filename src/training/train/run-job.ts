@@ -1,3 +1,4 @@
+/** Job of a step: requests it at most once in effect, follows it to its end, and repeats it after a failure. */
 import { randomUUID } from "node:crypto";
 import { ConnectionError, HttpError, type Job, type Model } from "../../library/client/index.ts";
 import type { WhetstoneError } from "../../base/errors.ts";
@@ -51,15 +52,15 @@ export interface StepJobResult {
  */
 export async function awaitJob(step: JobStep): Promise<StepJobResult> {
   for (;;) {
-    const known = openJob(step);
-    const open = known ?? (await recordIntent(step));
+    const recordedJob = openJobOf(step);
+    const job = recordedJob ?? (await recordIntent(step));
     try {
-      if (open.jobId !== null) return await follow(step, open, open.jobId);
+      if (job.jobId !== null) return await follow(step, job, job.jobId);
       // An intent found on disk may already have been sent by the process that recorded it.
-      return await start(step, open, known !== null);
+      return await start(step, job, { mayExist: recordedJob !== null });
     } catch (error) {
       if (!(error instanceof JobFailedError)) throw error;
-      const failed = { step: step.step, attempt: open.attempt, message: error.message };
+      const failed = { step: step.step, attempt: job.attempt, message: error.message };
       const { failedAttempts } = await step.directory.record({ type: "job-fail", ...failed });
       if (failedAttempts > step.jobRetries) throw error;
     }
@@ -67,9 +68,9 @@ export async function awaitJob(step: JobStep): Promise<StepJobResult> {
 }
 
 /** Returns the requested but unfinished job of the step; null if the run has none. */
-function openJob({ directory, step }: JobStep): OpenJob | null {
-  const { openJob: open } = directory.state;
-  return open?.step === step ? open : null;
+function openJobOf({ directory, step }: JobStep): OpenJob | null {
+  const { openJob } = directory.state;
+  return openJob?.step === step ? openJob : null;
 }
 
 /** Records that the job will be requested, with its idempotency key. */
@@ -80,16 +81,19 @@ async function recordIntent(step: JobStep): Promise<OpenJob> {
   return state.openJob as OpenJob;
 }
 
-/**
- * Requests the job and follows it.
- *
- * @param isUnclear - Whether an earlier process may have requested the job already.
- */
-async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<StepJobResult> {
-  const sent = await submit(step, open, isUnclear);
-  if (typeof sent !== "string") return sent;
-  const { openJob: started } = await step.directory.record({ type: "job-start", step: step.step, attempt: open.attempt, jobId: sent });
-  return follow(step, started as OpenJob, sent);
+/** Uncertainty about an open job. */
+interface RequestState {
+  /** Whether an earlier process may have requested the job already. */
+  readonly mayExist: boolean;
+}
+
+/** Requests the job and follows it. */
+async function start(step: JobStep, job: OpenJob, request: RequestState): Promise<StepJobResult> {
+  const submitted = await submit(step, job, request);
+  if (typeof submitted !== "string") return submitted;
+  const started = { step: step.step, attempt: job.attempt, jobId: submitted };
+  const { openJob } = await step.directory.record({ type: "job-start", ...started });
+  return follow(step, openJob as OpenJob, submitted);
 }
 
 /**
@@ -98,55 +102,61 @@ async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<
  *
  * @returns The job's id, or its result if only its checkpoint was found.
  */
-async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<string | StepJobResult> {
+async function submit(step: JobStep, job: OpenJob, request: RequestState): Promise<string | StepJobResult> {
   const { model, signal } = step;
   const startedMs = performance.now();
-  let mayExist = isUnclear;
+  let { mayExist } = request;
   for (let failures = 0; ; failures++) {
     if (mayExist && model.service.features.idempotencyKeys !== true) {
-      const orphan = await findOrphan(step, open);
+      const orphan = await findOrphan(step, job);
       if (orphan !== null) return orphan;
       mayExist = false;
     }
     try {
-      return (await step.send(open.key, signal)).id;
+      const { id } = await step.send(job.key, signal);
+      return id;
     } catch (error) {
       // 409: the key was used with another body. The settings have changed since, and the job requested earlier continues.
-      const known = error instanceof HttpError && error.status === 409 ? await findOrphan(step, open) : null;
-      if (known !== null) return known;
+      const isKeyUsed = error instanceof HttpError && error.status === 409;
+      const earlierJob = isKeyUsed ? await findOrphan(step, job) : null;
+      if (earlierJob !== null) return earlierJob;
       if (!isUnavailable(error) || performance.now() - startedMs > PATIENCE_MS) throw error;
       reportUnavailable(step, error);
-      mayExist ||= !(error instanceof ConnectionError && error.isBeforeSend) && !(error instanceof HttpError);
+      const isRejected = error instanceof HttpError || (error instanceof ConnectionError && error.isBeforeSend);
+      mayExist ||= !isRejected;
       await delay(backoffMs(failures, { maxMs: 30_000 }), { signal });
     }
   }
 }
 
 /** Waits for the end of a running job. Records its gradient steps and warnings; a resumed run skips the recorded ones by their ids. */
-async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<StepJobResult> {
-  const { directory, model, signal } = step;
+async function follow({ directory, model, step, signal }: JobStep, job: OpenJob, jobId: string): Promise<StepJobResult> {
   const gradientSteps: Metrics[] = [];
+  /** Number of gradient steps of the job; null if the service does not report it. */
   let total: number | null = null;
   let metrics: Metrics = {};
   let checkpointStep: number | null = null;
-  const baseline = { modelId: model.id, step: open.baselineStep };
-  const onRetry = (error: WhetstoneError) => reportUnavailable(step, error);
+  const baseline = { modelId: model.id, step: job.baselineStep };
+  const onRetry = (error: WhetstoneError) => reportUnavailable({ directory, step }, error);
+  const isNew = (eventId: string | null) => eventId === null || !job.seen.has(eventId);
+  const reportProgress = () => {
+    if (total !== null && total > 0) directory.report({ type: "job-progress", step, completed: gradientSteps.length, total });
+  };
   // Many retries: the job keeps running while the connection is lost, and a restarted service resumes the job.
   for await (const event of iterate(pollJob(model.service, jobId, { signal, baseline, maxFailures: 60, onRetry }))) {
-    if (event.type === "training-started") total = event.gradientSteps;
+    if (event.type === "training-started") {
+      total = event.gradientSteps;
+      reportProgress();
+    }
     if (event.type === "gradient-step") {
       metrics = event.metrics;
       gradientSteps.push(metrics);
+      reportProgress();
+      if (isNew(event.id)) await directory.record({ type: "gradient-step", step, jobId, jobEventId: event.id, metrics });
     }
-    if (total !== null && total > 0 && (event.type === "training-started" || event.type === "gradient-step"))
-      directory.report({ type: "job-progress", step: step.step, completed: gradientSteps.length, total });
-    if (event.type === "gradient-step") {
-      if (event.id !== null && open.seen.has(event.id)) continue;
-      await directory.record({ type: "gradient-step", step: step.step, jobId, jobEventId: event.id, metrics });
-    }
-    if (event.type === "warning" && (event.id === null || !open.seen.has(event.id))) {
+    if (event.type === "warning" && isNew(event.id)) {
       const { id: jobEventId, code, message } = event;
-      await directory.record({ type: "warning", step: step.step, code, count: 1, message, jobEventId });
+      await directory.record({ type: "warning", step, code, count: 1, message, jobEventId });
     }
     if (event.type === "training-ended") {
       metrics = { ...metrics, ...event.metrics };

@@ -2,16 +2,17 @@
 import type { SettingChange } from "../../run/events.ts";
 import { camelCase } from "../../base/util/letter-case.ts";
 
+/** Settings by their names in `config.json`. */
 type Settings = Readonly<Record<string, unknown>>;
 
 /** Returns the settings by name, `train.learning_rate` for a member of an object. */
 function flattened(settings: Settings, prefix = ""): Map<string, unknown> {
-  const found = new Map<string, unknown>();
+  const values = new Map<string, unknown>();
   for (const [key, value] of Object.entries(settings)) {
-    if (typeof value !== "object" || value === null || Array.isArray(value)) found.set(`${prefix}${key}`, value);
-    else for (const [name, inner] of flattened(value as Settings, `${prefix}${key}.`)) found.set(name, inner);
+    if (typeof value !== "object" || value === null || Array.isArray(value)) values.set(`${prefix}${key}`, value);
+    else for (const [name, member] of flattened(value as Settings, `${prefix}${key}.`)) values.set(name, member);
   }
-  return found;
+  return values;
 }
 
 /**
@@ -20,11 +21,12 @@ function flattened(settings: Settings, prefix = ""): Map<string, unknown> {
  * contains.
  */
 export function settingChanges(before: Settings, after: Settings): SettingChange[] {
-  const shared = Object.keys(after).filter((key) => key in before && key !== "default_learning_rate");
-  const pick = (settings: Settings) => flattened(Object.fromEntries(shared.map((key) => [key, settings[key]])));
-  const [old, now] = [pick(before), pick(after)];
-  return [...new Set([...old.keys(), ...now.keys()])].flatMap((name) => {
-    const change = { name, before: old.get(name) ?? null, after: now.get(name) ?? null };
+  const sharedKeys = Object.keys(after).filter((key) => key in before && key !== "default_learning_rate");
+  const pick = (settings: Settings) => flattened(Object.fromEntries(sharedKeys.map((key) => [key, settings[key]])));
+  const valuesBefore = pick(before);
+  const valuesAfter = pick(after);
+  return [...new Set([...valuesBefore.keys(), ...valuesAfter.keys()])].flatMap((name) => {
+    const change = { name, before: valuesBefore.get(name) ?? null, after: valuesAfter.get(name) ?? null };
     return JSON.stringify(change.before) === JSON.stringify(change.after) ? [] : [change];
   });
 }

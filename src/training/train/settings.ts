@@ -13,10 +13,11 @@ const jobSettings = rlConfig.omit({
   scale_learning_rate_by_reward_std_dev: true,
 }).shape;
 
+/** Schemas of the settings of a job by option name. */
 type JobSettings = { [K in keyof typeof jobSettings as CamelCase<K>]: (typeof jobSettings)[K] };
 
 /** Descriptions of the settings of a job. */
-const JOB: Readonly<Record<keyof JobSettings, string>> = {
+const JOB_DESCRIPTIONS: Readonly<Record<keyof JobSettings, string>> = {
   learningRate: "learning rate (default: by size of the model and kind of training)",
   epsilon: "lower clip distance of the importance ratio (default: 1 for CISPO, 0.2 for PPO)",
   epsilonHigh: "upper clip distance of the importance ratio (default: 4 for CISPO, epsilon for PPO)",
@@ -54,20 +55,19 @@ const JOB: Readonly<Record<keyof JobSettings, string>> = {
   klPenaltyStepLag: "the reference policy is the checkpoint this many steps before the job",
 };
 
-const train = z.strictObject(
-  Object.fromEntries(
-    Object.entries(jobSettings).map(([key, schema]) => {
-      const name = camelCase(key) as keyof JobSettings;
-      return [name, schema.describe(JOB[name])];
-    }),
-  ) as JobSettings,
-);
+const describedJobSettings = Object.entries(jobSettings).map(([key, schema]) => {
+  const name = camelCase(key) as keyof JobSettings;
+  return [name, schema.describe(JOB_DESCRIPTIONS[name])] as const;
+});
+/** Schema of the option `train`. */
+const train = z.strictObject(Object.fromEntries(describedJobSettings) as JobSettings);
 
 /** Schema of an optional integer of at least `min`. */
 const count = (min: number, text: string) => z.int().min(min).optional().describe(text);
 /** Schema of an optional boolean. */
 const flag = (text: string) => z.boolean().optional().describe(text);
 
+/** Schema of the option `keepCheckpoints`. */
 const keepCheckpoints = z.strictObject({
   recent: z.int().min(1).describe("newest checkpoints to keep; required with keepCheckpoints"),
   best: z

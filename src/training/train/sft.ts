@@ -1,8 +1,9 @@
+/** Supervised training runs. */
 import { startDatasetRun } from "./dataset-run.ts";
 import type { TrainSftOptions } from "./options.ts";
 import type { TrainingRun } from "./training-run.ts";
 
-/** Metrics of gradient steps of which a step of the run has the sum. */
+/** Metrics of gradient steps whose sum is a metric of the run's step. */
 const SUMS = ["num_trajectories", "num_tokens", "num_trainable_tokens"];
 
 /**

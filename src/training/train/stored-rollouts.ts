@@ -39,6 +39,7 @@ export function withReferences(groups: readonly WireTrajectoryGroup[]): CreateRl
   return groups.map((group) => ({ ...group, trajectories: group.trajectories.map(reference) }));
 }
 
+/** Returns the reference to a stored trajectory; any other trajectory unchanged. */
 function reference(trajectory: WireTrajectory): WireTrajectory | StoredRollout {
   const { reward, metrics, metadata, logs } = trajectory;
   const task = metadata[TASK];

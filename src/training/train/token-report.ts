@@ -1,3 +1,4 @@
+/** Trainer's values of each token, fetched from the service after a job, for the report of the run. */
 import type { Model } from "../../library/client/index.ts";
 import type { TrainedTrajectory } from "../../base/schema/index.ts";
 import type { Trajectory, TrajectoryGroup } from "../../base/trajectory/index.ts";
@@ -21,13 +22,13 @@ export async function keepTokenReport(
   { step, jobId, groups, sampled, signal }: ReportedJob,
 ): Promise<void> {
   const entries = await model.service.trainingJobs.tokens(jobId, { signal });
-  const stored = new Map(sampled.map((group) => [scenarioIndex(group), group]));
-  const lines = entries.map(({ group: groupIndex, trajectory, turns }) => {
+  const storedGroups = new Map(sampled.map((group) => [scenarioIndex(group), group]));
+  const lines = entries.map(({ group: groupIndex, trajectory: trainedIndex, turns }) => {
     const group = groups[groupIndex] as TrajectoryGroup;
-    const index = scenarioIndex(group);
+    const scenario = scenarioIndex(group);
     // A filtered group contains the same objects as the stored group, so that `indexOf` finds the index before filtering.
-    const position = stored.get(index)?.trajectories.indexOf(group.trajectories[trajectory] as Trajectory) ?? -1;
-    return { scenario_index: index, trajectory_index: position === -1 ? trajectory : position, turns: byChoice(turns) };
+    const storedIndex = storedGroups.get(scenario)?.trajectories.indexOf(group.trajectories[trainedIndex] as Trajectory) ?? -1;
+    return { scenario_index: scenario, trajectory_index: storedIndex === -1 ? trainedIndex : storedIndex, turns: byChoice(turns) };
   });
   await directory.writeTrained(step, lines, signal);
 }
@@ -37,10 +38,11 @@ export async function keepTokenReport(
  * train.
  */
 function byChoice(turns: TrainedTrajectory["turns"]): TrainedLine["turns"] {
-  const known = new Map(turns.map((each) => [each.turn, each]));
-  return Array.from({ length: Math.max(-1, ...known.keys()) + 1 }, (_, turn) => {
-    const found = known.get(turn);
-    const advantages = found?.advantages === undefined ? {} : { advantages: found.advantages };
-    return { advantage: found?.advantage ?? null, ...advantages, logprobs: found?.logprobs ?? null };
+  const trainedTurns = new Map(turns.map((each) => [each.turn, each]));
+  const lastTurn = Math.max(-1, ...trainedTurns.keys());
+  return Array.from({ length: lastTurn + 1 }, (_, turn) => {
+    const trained = trainedTurns.get(turn);
+    const advantages = trained?.advantages === undefined ? {} : { advantages: trained.advantages };
+    return { advantage: trained?.advantage ?? null, ...advantages, logprobs: trained?.logprobs ?? null };
   });
 }

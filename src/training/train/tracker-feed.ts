@@ -1,3 +1,7 @@
+/**
+ * Delivery of a run's recorded events to its trackers. Each tracker has a {@link Feed}: a queue of unconfirmed events, which are delivered in
+ * order, and again after a failure.
+ */
 import { createHash } from "node:crypto";
 import { basename, join } from "node:path";
 import { ArgumentError } from "../../base/errors.ts";
@@ -76,8 +80,10 @@ export async function feedTrackers(directory: RunDirectory, trackers: readonly T
         // `onFailure` has recorded the first failure; the warning at the end counts the others.
         if (failures < 2 && undelivered === 0) continue;
         const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
-        const outcome =
-          undelivered === 0 ? "All events were delivered in the end" : `${undelivered} events are left; start the run again to send them`;
+        const isDelivered = undelivered === 0;
+        const outcome = isDelivered
+          ? "All events were delivered in the end"
+          : `${undelivered} events are left; start the run again to send them`;
         // Undelivered events are sent by the next start, with or without the warning.
         await directory.record(warning(directory, name, Math.max(1, failures - 1), `${reason}. ${outcome}`)).catch(() => undefined);
       }
@@ -108,15 +114,19 @@ class Feed {
   #state: unknown;
   /** Events that are not confirmed, oldest first. */
   #pending: TrackedEvent[] = [];
+  /** Open session; null before the first delivery, and after a failure. */
   #session: TrackerSession | null = null;
   /** Delivery of the pending events; null while there are none. */
   #working: Promise<void> | null = null;
   /** Aborts the wait before the next attempt. */
   #retryNow = new AbortController();
+  /** Whether the run has ended. */
   #isFinishing = false;
   /** Aborts deliveries that have not ended in time after the end of the run. */
   readonly #stop = new AbortController();
+  /** Number of failed deliveries. */
   failures = 0;
+  /** Error of the newest failed delivery. */
   lastError: unknown;
 
   constructor(directory: RunDirectory, tracker: Tracker, saved: TrackerPosition, onFailure: OnFailure) {
@@ -128,16 +138,19 @@ class Feed {
     this.#onFailure = onFailure;
   }
 
+  /** Number of events that are not confirmed. */
   get undelivered(): number {
     return this.#pending.length;
   }
 
+  /** Adds an event, unless an earlier start of the run has delivered it. */
   push(event: TrackedEvent): void {
     if (event.event.seq <= this.#position) return;
     this.#pending.push(event);
     this.#working ??= this.#work();
   }
 
+  /** Delivers the remaining events within {@link FLUSH_TIMEOUT_MS}, and closes the session. */
   async finish(): Promise<void> {
     this.#isFinishing = true;
     this.#retryNow.abort();
@@ -154,18 +167,23 @@ class Feed {
    * {@link FINAL_ATTEMPTS} further failures.
    */
   async #work(): Promise<void> {
+    /** Failures since the end of the run. */
     let finalFailures = 0;
+    /** Failures since the last successful delivery. */
+    let consecutiveFailures = 0;
     try {
-      for (let attempt = 0; this.#pending.length > 0 && !this.#stop.signal.aborted;) {
+      while (this.#pending.length > 0 && !this.#stop.signal.aborted) {
         try {
           await this.#deliver(this.#pending.slice(0, BATCH_EVENTS));
-          attempt = 0;
+          consecutiveFailures = 0;
         } catch (error) {
           this.#fail(error);
           // A new session starts from the saved state, without the effects of the failed delivery.
           await this.#close();
-          if (this.#isFinishing && ++finalFailures >= FINAL_ATTEMPTS) return;
-          await this.#wait(backoffMs(attempt++, { maxMs: MAX_WAIT_MS }));
+          if (this.#isFinishing) finalFailures++;
+          if (finalFailures >= FINAL_ATTEMPTS) return;
+          await this.#wait(backoffMs(consecutiveFailures, { maxMs: MAX_WAIT_MS }));
+          consecutiveFailures++;
         }
       }
     } finally {
@@ -173,18 +191,21 @@ class Feed {
     }
   }
 
+  /** Closes the session. Never rejects. */
   async #close(): Promise<void> {
     const session = this.#session;
     this.#session = null;
     await session?.close().catch((error: unknown) => this.#fail(error));
   }
 
+  /** Waits before the next attempt, until the end of the run at most. */
   async #wait(ms: number): Promise<void> {
     this.#retryNow = new AbortController();
     const signal = this.#isFinishing ? this.#stop.signal : AbortSignal.any([this.#retryNow.signal, this.#stop.signal]);
     await delay(ms, { signal }).catch(() => undefined);
   }
 
+  /** Delivers events and saves the position after them. */
   async #deliver(events: readonly TrackedEvent[]): Promise<void> {
     const signal = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(DELIVERY_TIMEOUT_MS)]);
     this.#session ??= await this.#tracker.open(await trackedRun(this.#directory), this.#state, signal);
@@ -196,6 +217,7 @@ class Feed {
     this.#pending.splice(0, events.length);
   }
 
+  /** Counts a failure. */
   #fail(error: unknown): void {
     this.failures++;
     this.lastError = error;
@@ -232,14 +254,18 @@ async function trackedRun(directory: RunDirectory): Promise<TrackedRun> {
 class EventMetrics {
   /** Whether a step of the run is a job of many gradient steps. */
   #hasLongJobs = false;
+  /** Number of gradient steps so far. */
   #gradientSteps = 0;
 
+  /** Returns the next event of the run with its metrics. */
   of(event: RecordedEvent): TrackedEvent {
     if (event.type === "run-start") this.#hasLongJobs = event.kind === "sft" || event.kind === "preference";
     if (event.type === "step-end" || event.type === "evaluation-end") return { event, step: event.step, metrics: event.metrics };
     if (event.type !== "gradient-step" || !this.#hasLongJobs) return { event, step: 0, metrics: {} };
-    const { gradient_step: _gradientStep, ...rest } = event.metrics;
-    const metrics: Metrics = Object.fromEntries(Object.entries(rest).map(([name, value]) => [`gradient/${name}`, value]));
-    return { event, step: this.#gradientSteps++, metrics };
+    const { gradient_step: _gradientStep, ...plotted } = event.metrics;
+    const metrics: Metrics = Object.fromEntries(Object.entries(plotted).map(([name, value]) => [`gradient/${name}`, value]));
+    const step = this.#gradientSteps;
+    this.#gradientSteps++;
+    return { event, step, metrics };
   }
 }

@@ -1,3 +1,4 @@
+/** Interface of trackers, the destinations of a run's metrics and rollouts. `tracker-feed.ts` calls them. */
 import type { TrajectoryGroup } from "../../base/trajectory/index.ts";
 import type { Split } from "../../run/data.ts";
 import type { Metrics, RecordedEvent } from "../../run/events.ts";

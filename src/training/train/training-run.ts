@@ -1,5 +1,7 @@
+/** Started run, of every kind: its directory, events, display, trackers and report around the loop of its steps. */
 import type { Observable } from "rxjs";
 import { WhetstoneError } from "../../base/errors.ts";
+import type { Model } from "../../library/client/index.ts";
 import { iterate } from "../../library/follow/rx.ts";
 import { rxjs } from "../../library/follow/rxjs.ts";
 import type { RunEvent } from "../../run/events.ts";
@@ -8,7 +10,7 @@ import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
 import { RunDirectory, type RunConfig } from "../../run/run-directory.ts";
 import { settingChanges } from "./setting-changes.ts";
-import type { ResumeState } from "../../run/resume-state.ts";
+import { newestCheckpointStep, type ResumeState } from "../../run/resume-state.ts";
 import { feedTrackers, type TrackerFeeds } from "./tracker-feed.ts";
 import { messageOf } from "../../base/util/values.ts";
 
@@ -53,8 +55,11 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
   readonly events$: Observable<RunEvent>;
   readonly #directory: Promise<RunDirectory>;
   readonly #done: Promise<RunResult>;
+  /** Loop of the steps; undefined before it starts. */
   #loop: Pick<RunLoop<unknown>, "stop"> | undefined;
+  /** Whether {@link stop} was called, perhaps before the loop has started. */
   #isStopping = false;
+  /** Whether the caller can learn of a failure, by `done` or `events$`. */
   #isObserved = false;
 
   /**
@@ -112,6 +117,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     return iterate(this.events$)[Symbol.asyncIterator]();
   }
 
+  /** Opens the directory and runs in it. */
   async #run(preparation: Promise<RunKind>, options: RunOptions): Promise<RunResult> {
     const kind = await preparation;
     const directory = await this.#directory;
@@ -122,6 +128,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     }
   }
 
+  /** Runs the loop, with a display, trackers and a report. Records the start and the end of the run. */
   async #runIn(directory: RunDirectory, kind: RunKind, options: RunOptions): Promise<RunResult> {
     const { model, signal = new AbortController().signal, report = true } = options;
     const { count, completed } = kind.checkpoints?.(directory.state) ?? { count: kind.count, completed: directory.state.steps.length };
@@ -134,20 +141,10 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     try {
       feeds = await feedTrackers(directory, options.trackers ?? []);
       signal.throwIfAborted();
-      const { startCheckpoint, steps, end, plannedSteps } = directory.state;
+      const { end, plannedSteps } = directory.state;
       // The run has ended early and no more steps are requested than before: return the recorded result.
       if (end !== null && kind.count <= plannedSteps) return resultOf(directory, end);
-      // As JSON, so that an absent member equals one that is undefined.
-      const settings = JSON.parse(JSON.stringify(kind.config.free)) as Readonly<Record<string, unknown>>;
-      if (startCheckpoint === null) {
-        const checkpointStep = await model.step({ signal });
-        const started = { kind: kind.config.kind, modelId: model.id, checkpointStep };
-        await directory.record({ type: "run-start", ...started, steps: kind.count, settings });
-      } else {
-        const checkpointStep = steps.at(-1)?.checkpointStep ?? startCheckpoint;
-        const changes = settingChanges(directory.state.settings ?? {}, settings);
-        await directory.record({ type: "run-resume", step: steps.length, checkpointStep, steps: kind.count, settings, changes });
-      }
+      await recordStart(directory, kind, model, signal);
       const loop = kind.loop(directory);
       this.#loop = loop;
       if (this.#isStopping) loop.stop();
@@ -176,10 +173,26 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
       const { writeReport } = await import("../../lab/report/index.ts");
       await writeReport(directory.path);
     } catch (error) {
-      const [step, message] = [directory.state.steps.length, messageOf(error)];
+      const message = messageOf(error);
       await directory
-        .record({ type: "warning", step, code: "report", count: 1, message })
+        .record({ type: "warning", step: directory.state.steps.length, code: "report", count: 1, message })
         .catch(() => display.note(`warning report: ${message}`));
     }
   }
+}
+
+/** Records the first start of a run, or a resume with the changes of its settings. */
+async function recordStart(directory: RunDirectory, { config, count }: RunKind, model: Model, signal: AbortSignal): Promise<void> {
+  const { state } = directory;
+  // As JSON, so that an absent member equals one that is undefined.
+  const settings = JSON.parse(JSON.stringify(config.free)) as Readonly<Record<string, unknown>>;
+  const recordedCheckpoint = newestCheckpointStep(state);
+  if (recordedCheckpoint === null) {
+    const started = { kind: config.kind, modelId: model.id, checkpointStep: await model.step({ signal }) };
+    await directory.record({ type: "run-start", ...started, steps: count, settings });
+    return;
+  }
+  const resumed = { step: state.steps.length, checkpointStep: recordedCheckpoint };
+  const changes = settingChanges(state.settings ?? {}, settings);
+  await directory.record({ type: "run-resume", ...resumed, steps: count, settings, changes });
 }

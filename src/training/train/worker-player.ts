@@ -19,8 +19,10 @@ import { RolloutDispatch } from "./rollout-dispatch.ts";
 import { PATIENCE_MS, reportUnavailable } from "./run-job.ts";
 import { withTask } from "./stored-rollouts.ts";
 
-/** Max groups, and max characters of their scenarios as JSON, in one request. */
-const [GROUPS_AT_ONCE, CHARACTERS_AT_ONCE] = [500, 2_000_000];
+/** Max groups in one request. */
+const GROUPS_AT_ONCE = 500;
+/** Max characters of the scenarios in one request, as JSON. */
+const CHARACTERS_AT_ONCE = 2_000_000;
 /** Max outcomes that are fetched at the same time. */
 const FETCHES = 8;
 /** Seconds for which the service holds a request for finished tasks. */
@@ -43,9 +45,11 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
   readonly #outcomes = new Map<string, Deferred<Outcome>>();
   /** Plans by scenario index. */
   readonly #plans = new Map<number, string>();
+  /** Messages to the workers of a broker, if the run has one. */
   readonly #dispatch: RolloutDispatch;
   /** Resolves when all outcomes have arrived; rejects with the error that ended the plans. */
   readonly #running: Promise<void>;
+  /** Whether all outcomes have arrived. */
   #isDone = false;
 
   constructor(init: WorkerPlayerInit) {
@@ -58,8 +62,9 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
 
   /** Resolves with the outcome of a rollout when a worker has delivered it. */
   async play(_scenario: EnvironmentScenario, group: number, index: number): Promise<Outcome> {
-    // Rejects if the plans fail, with the first rollout that waits.
-    return Promise.race([this.#outcome(group, index).promise, this.#running.then(() => this.#outcome(group, index).promise)]);
+    const outcome = this.#outcome(group, index).promise;
+    // `#running` only ends the wait by its rejection: when it resolves, all outcomes have arrived.
+    return Promise.race([outcome, this.#running.then(() => outcome)]);
   }
 
   /** Returns the plan of a scenario. */
@@ -77,6 +82,7 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     await this.#dispatch.close();
   }
 
+  /** Plays all scenarios, those of each environment with a plan of their own. */
   async #run(): Promise<void> {
     const { options, indices } = this.#init;
     const byEnvironment = new Map<Environment<unknown>, RolloutGroupInput[]>();
@@ -88,6 +94,7 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     this.#isDone = true;
   }
 
+  /** Plans the rollouts of an environment, and waits for their outcomes. */
   async #playEnvironment(environment: Environment<unknown>, groups: readonly RolloutGroupInput[]): Promise<void> {
     checkScenarios(environment, groups);
     const hash = await contentHash(environment);
@@ -146,9 +153,11 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     const { options, groupSize, signal } = this.#init;
     const { rolloutPlans } = options.model.service;
     const fetches = new PQueue({ concurrency: FETCHES });
-    let left = groups.size * groupSize;
+    /** Number of rollouts without an outcome. */
+    let unfinished = groups.size * groupSize;
+    /** Position after the last task received, see `rolloutPlans.finished`. */
     let after = 0;
-    while (left > 0) {
+    while (unfinished > 0) {
       const position = after;
       const { plan: current, finished } = await this.#patiently(() =>
         rolloutPlans.finished(plan.id, { after: position, waitSeconds: WAIT_SECONDS, signal }),
@@ -160,7 +169,7 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
       if (finished.length === 0) await this.#dispatch.resend(plan.id);
       const wanted = finished.filter(({ group }) => groups.has(group));
       await Promise.all(wanted.map((task) => fetches.add(() => this.#fetch(task))));
-      left -= wanted.length;
+      unfinished -= wanted.length;
       after = finished.at(-1)?.finished ?? after;
     }
   }
@@ -176,6 +185,7 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     this.#outcome(group, index).resolve(outcomeOf(outcome, task));
   }
 
+  /** Returns the promise of an outcome, which is created if it is new. */
   #outcome(group: number, index: number): Deferred<Outcome> {
     return getOrInsert(this.#outcomes, `${group}:${index}`, () => deferred<Outcome>());
   }
@@ -198,14 +208,14 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
 
 /** Converts an outcome. @throws DataError `E_DATA` for a trajectory that is not valid. */
 function outcomeOf({ trajectory, exception, replaced, attempt }: RolloutOutcome, { id }: RolloutTaskInfo): Outcome {
-  const common = { attempt: attempt ?? 0, replaced: replaced ?? [] };
+  const attempts = { attempt: attempt ?? 0, replaced: replaced ?? [] };
   if ((trajectory ?? null) === null) {
-    return { ...common, exception: exception ?? { type: "Error", message: `Rollout task ${id} has no outcome`, traceback: "" } };
+    return { ...attempts, exception: exception ?? { type: "Error", message: `Rollout task ${id} has no outcome`, traceback: "" } };
   }
-  const read = validateTrajectory(trajectory);
-  if (!read.success)
-    throw new DataError(`Expected rollout task '${id}' to have a valid trajectory, got one that is not`, { cause: read.error });
-  return { ...common, trajectory: withTask(Trajectory.fromOwned(read.data), id) };
+  const result = validateTrajectory(trajectory);
+  if (!result.success)
+    throw new DataError(`Expected rollout task '${id}' to have a valid trajectory, got one that is not`, { cause: result.error });
+  return { ...attempts, trajectory: withTask(Trajectory.fromOwned(result.data), id) };
 }
 
 /** Checks that workers get the same scenarios. @throws ArgumentError `E_ARGUMENT` for a scenario that JSON would change. */

@@ -1,3 +1,4 @@
+/** Curriculum of a run: running pass rates of the scenarios, the sampling weights that follow from them, and the weighted draws. */
 import { highestReward } from "../../../library/environment/highest-reward.ts";
 import { scenarioIdOf, type Environment } from "../../../library/environment/index.ts";
 import { ConfigError } from "../../../base/errors.ts";
@@ -26,31 +27,36 @@ export type PassRateTable = ReadonlyMap<string, number>;
  *
  * over the groups of the key, with `s` the step of a group. A key without groups is absent; its pass rate is `target`.
  *
- * @param before - Step whose pass rates are computed.
+ * @param steps - Pass rates of the groups by step.
+ * @param targetStep - Step whose pass rates are computed; itself and later steps are left out of `steps`.
  * @param environment - Name of the environment in a run on several; undefined in a run on one.
  */
 export function passRateTable(
   steps: Iterable<PassRatesOfStep>,
-  before: number,
+  targetStep: number,
   { decay = 0.95, target = 0.5 }: Pick<CurriculumOptions<never>, "decay" | "target">,
   environment?: string,
 ): PassRateTable {
+  /** Weighted sum of the pass rates, and sum of the weights, by key. */
   const sums = new Map<string, { rates: number; weights: number }>();
   for (const { step, passRates } of steps) {
-    if (step >= before) continue;
-    const weight = decay ** (before - 1 - step);
+    if (step >= targetStep) continue;
+    const weight = decay ** (targetStep - 1 - step);
     for (const each of passRates) {
       if (each.environment !== environment) continue;
       const { rates, weights } = sums.get(each.key) ?? { rates: 0, weights: 0 };
       sums.set(each.key, { rates: rates + weight * each.rate, weights: weights + weight });
     }
   }
-  return new Map([...sums].map(([key, { rates, weights }]) => [key, (rates + PRIOR_WEIGHT * target) / (weights + PRIOR_WEIGHT)]));
+  const meanOf = ({ rates, weights }: { rates: number; weights: number }) => (rates + PRIOR_WEIGHT * target) / (weights + PRIOR_WEIGHT);
+  return new Map([...sums].map(([key, sum]) => [key, meanOf(sum)]));
 }
 
 /** Returns the sampling weight of a scenario with pass rate `rate`; `1 + floor` at the target, `floor` at 0 and 1. */
 export function samplingWeight(rate: number, { target = 0.5, floor = 0.05 }: Pick<CurriculumOptions<never>, "target" | "floor">): number {
-  return (rate / target) ** (2 * target) * ((1 - rate) / (1 - target)) ** (2 * (1 - target)) + floor;
+  const solved = (rate / target) ** (2 * target);
+  const unsolved = ((1 - rate) / (1 - target)) ** (2 * (1 - target));
+  return solved * unsolved + floor;
 }
 
 /** Seed and environment of a sequence of draws: together with the number of a draw, they determine its random number. */
@@ -68,6 +74,7 @@ export interface DrawCoordinates {
 export class WeightedDraws {
   readonly #weights: readonly number[];
   readonly #coordinates: DrawCoordinates;
+  /** Positions drawn since all could last be drawn. */
   readonly #drawn = new Set<number>();
 
   /** @param weights - One weight per position, above 0. */
@@ -80,16 +87,17 @@ export class WeightedDraws {
   draw(index: number): number {
     const { seed, environment } = this.#coordinates;
     if (this.#drawn.size === this.#weights.length) this.#drawn.clear();
-    const remaining = this.#weights.map((weight, position) => (this.#drawn.has(position) ? 0 : weight));
-    const total = remaining.reduce((sum, weight) => sum + weight, 0);
-    let rest = uniform(BigInt(seed), index >>> 0, Math.floor(index / 2 ** 32), environment, DRAW_DOMAIN) * total;
-    // Rounding can leave a rest after the last weight: the last position that is not drawn yet is then chosen.
+    const remainingWeights = this.#weights.map((weight, position) => (this.#drawn.has(position) ? 0 : weight));
+    const total = remainingWeights.reduce((sum, weight) => sum + weight, 0);
+    /** Distance of the random point to the end of the weights considered so far. */
+    let distance = uniform(BigInt(seed), index >>> 0, Math.floor(index / 2 ** 32), environment, DRAW_DOMAIN) * total;
+    // Rounding can put the point after the last weight: the last position that is not drawn yet is then chosen.
     let chosen = 0;
-    for (const [position, weight] of remaining.entries()) {
+    for (const [position, weight] of remainingWeights.entries()) {
       if (weight === 0) continue;
       chosen = position;
-      rest -= weight;
-      if (rest < 0) break;
+      distance -= weight;
+      if (distance < 0) break;
     }
     this.#drawn.add(chosen);
     return chosen;
@@ -113,10 +121,10 @@ export function scenarioKey<S>({ key }: CurriculumOptions<S>, environment: Envir
  */
 export function groupPassRate<S>(group: TrajectoryGroup, environment: Environment<S>, metric: string | undefined): number | null {
   if (group.trajectories.length === 0) return null;
-  const values =
-    metric === undefined
-      ? group.rewards.map((reward) => reward / highestReward(environment))
-      : group.trajectories.flatMap(({ metrics }) => (metrics[metric] === undefined ? [] : Number(metrics[metric])));
+  const relativeRewards = () => group.rewards.map((reward) => reward / highestReward(environment));
+  const metricValues = (name: string) =>
+    group.trajectories.flatMap(({ metrics }) => (metrics[name] === undefined ? [] : Number(metrics[name])));
+  const values = metric === undefined ? relativeRewards() : metricValues(metric);
   if (values.length === 0) {
     const known = Object.keys(group.trajectories[0]?.metrics ?? {});
     throw new ConfigError(
@@ -124,5 +132,6 @@ export function groupPassRate<S>(group: TrajectoryGroup, environment: Environmen
       { param: "curriculum.metric" },
     );
   }
-  return Math.min(1, Math.max(0, values.reduce((sum, value) => sum + value, 0) / values.length));
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  return Math.min(1, Math.max(0, mean));
 }

@@ -1,3 +1,5 @@
+/** Assignment of the groups of a run to its environments. */
+
 /** Environment of a group, and the number of the group within that environment. */
 export interface ScheduledGroup {
   /** Position of the environment in the run's list. */
@@ -12,14 +14,17 @@ export interface ScheduledGroup {
  * wins.
  */
 export class EnvironmentSchedule {
+  /** Share of each environment; the sum is 1. */
   readonly #shares: readonly number[];
+  /** Number of assigned groups of each environment. */
   readonly #counts: number[];
+  /** Assigned groups, by number of the group. */
   readonly #assigned: ScheduledGroup[] = [];
 
   /** @param weights - Weight of each environment, above 0. */
   constructor(weights: readonly number[]) {
-    const sum = weights.reduce((total, weight) => total + weight, 0);
-    this.#shares = weights.map((weight) => weight / sum);
+    const totalWeight = weights.reduce((sum, weight) => sum + weight, 0);
+    this.#shares = weights.map((weight) => weight / totalWeight);
     this.#counts = weights.map(() => 0);
   }
 
@@ -29,6 +34,7 @@ export class EnvironmentSchedule {
     return this.#assigned[n] as ScheduledGroup;
   }
 
+  /** Assigns the next group. */
   #assignNext(): void {
     const deficits = this.#shares.map((share, index) => share * (this.#assigned.length + 1) - (this.#counts[index] as number));
     const environment = deficits.indexOf(Math.max(...deficits));

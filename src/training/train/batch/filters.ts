@@ -1,3 +1,4 @@
+/** Filters of a step: which of its sampled groups and trajectories are trained. */
 import { completionTokens } from "../../../base/trajectory/statistics.ts";
 import { isTrainableGroup } from "../../../base/trajectory/trainable.ts";
 import type { Trajectory, TrajectoryGroup } from "../../../base/trajectory/index.ts";
@@ -53,6 +54,7 @@ export function selectGroups(groups: readonly TrajectoryGroup[], filters: Filter
   return { kept, discardedScenarios, discarded, removed };
 }
 
+/** Returns the reason to remove a trajectory; null to keep it. */
 function removalReason(
   { allChoices }: Trajectory,
   { minCompletionTokens = 0, maxCompletionTokens = Infinity }: FilterOptions,
@@ -62,6 +64,7 @@ function removalReason(
   return tokens > maxCompletionTokens ? "long" : null;
 }
 
+/** Returns the reason to discard a group without its removed trajectories; null to keep it. */
 function discardReason(
   group: TrajectoryGroup,
   { constant = false, maxAge = Infinity }: FilterOptions,

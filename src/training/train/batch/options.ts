@@ -1,3 +1,4 @@
+/** Options of `trainRl` that select its training data, and their validation. */
 import type { AnyEnvironment, Environment } from "../../../library/environment/index.ts";
 import { ArgumentError } from "../../../base/errors.ts";
 import { refuse } from "../../../base/util/values.ts";
@@ -114,6 +115,7 @@ export function weightedEnvironments<S>(
   return list.map(({ environment: each, weight = 1 }) => ({ environment: each as Environment<unknown>, weight }));
 }
 
+/** Whether a run has a list of environments; `Array.isArray` alone does not narrow a read-only list. */
 function isList<S>(environment: BatchOptions<S>["environment"]): environment is readonly WeightedEnvironment[] {
   return Array.isArray(environment);
 }
@@ -139,6 +141,7 @@ export function checkBatchOptions<S>(options: CheckedOptions<S>): void {
   }
 }
 
+/** @throws ArgumentError `E_ARGUMENT` without an environment, for an invalid weight, or for a repeated name. */
 function checkEnvironments<S>(environment: BatchOptions<S>["environment"]): void {
   const list = weightedEnvironments(environment);
   if (list.length === 0) refuse("environment", "an environment, or a list of at least one", "an empty list");
@@ -153,6 +156,7 @@ function checkEnvironments<S>(environment: BatchOptions<S>["environment"]): void
   }
 }
 
+/** @throws ArgumentError `E_ARGUMENT` for a number out of range. */
 function checkFilters(filters: FilterOptions = {}): void {
   const { minCompletionTokens = 0, maxCompletionTokens = Number.MAX_SAFE_INTEGER, maxAge = 0 } = filters;
   if (!isInteger(minCompletionTokens, 0)) refuse("filters.minCompletionTokens", "an integer of at least 0", minCompletionTokens);
@@ -162,6 +166,7 @@ function checkFilters(filters: FilterOptions = {}): void {
   if (!isInteger(maxAge, 0)) refuse("filters.maxAge", "an integer of at least 0", maxAge);
 }
 
+/** @throws ArgumentError `E_ARGUMENT` for a number out of range, and a `pool` that is missing or has no effect. */
 function checkCurriculum<S>(curriculum: CurriculumOptions<S>, environment: BatchOptions<S>["environment"]): void {
   const { pool, target = 0.5, floor = 0.05, decay = 1 } = curriculum;
   const hasFunction = weightedEnvironments(environment).some((each) => typeof each.environment.scenarios.train === "function");
@@ -174,6 +179,7 @@ function checkCurriculum<S>(curriculum: CurriculumOptions<S>, environment: Batch
   if (!(decay > 0 && decay <= 1)) refuse("curriculum.decay", "above 0 and at most 1", decay);
 }
 
+/** Whether a value is an integer of at least `min`. */
 function isInteger(value: unknown, min: number): boolean {
   return Number.isSafeInteger(value) && (value as number) >= min;
 }

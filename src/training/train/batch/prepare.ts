@@ -1,7 +1,8 @@
+/** Preparation of a step: samples groups until enough of them pass the filters. */
 import type { TrajectoryGroup } from "../../../base/trajectory/index.ts";
 import type { PrepareContext } from "../loop.ts";
 import type { TrainRlOptions } from "../options.ts";
-import { playGroups } from "../rollouts.ts";
+import { playGroups, type PlayOptions } from "../rollouts.ts";
 import type { RunDirectory } from "../../../run/run-directory.ts";
 import { selectGroups, type TrainedGroups } from "./filters.ts";
 import { weightedEnvironments } from "./options.ts";
@@ -15,6 +16,13 @@ export interface PreparedBatch extends TrainedGroups {
   readonly seconds: number;
 }
 
+/** Run of which {@link prepareBatch} prepares a step. */
+export interface BatchSource<S> {
+  readonly directory: RunDirectory;
+  readonly options: TrainRlOptions<S>;
+  readonly sampler: ScenarioSampler;
+}
+
 /**
  * Samples the groups of a step, in rounds until enough are kept, and records `batch-end`. Groups that are on disk are not sampled again.
  *
@@ -23,22 +31,17 @@ export interface PreparedBatch extends TrainedGroups {
  *
  * @returns Null if `stopSignal` ended the preparation.
  */
-export async function prepareBatch<S>(
-  directory: RunDirectory,
-  options: TrainRlOptions<S>,
-  sampler: ScenarioSampler,
-  step: number,
-  { policyVersion, checkpointStep, signal, stopSignal }: PrepareContext,
-): Promise<PreparedBatch | null> {
-  const { model, scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, replacements } = options;
-  const { concurrency = 64, timeoutMs, retries = 0, maxExceptions = 0.05, refill, scoreTimeouts, scoreGroup, chatTemplateKwargs } = options;
+export async function prepareBatch<S>(source: BatchSource<S>, step: number, context: PrepareContext): Promise<PreparedBatch | null> {
+  const { directory, options, sampler } = source;
+  const { scenariosPerStep = 16, refill } = options;
+  const { policyVersion, checkpointStep } = context;
   const filters = { ...options.filters, constant: options.filters?.constant ?? refill !== undefined };
   const startedMs = performance.now();
   await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
   const { prepared } = directory.state;
-  const earlier = [...prepared.values()].filter((each) => each.step < step);
-  const scenarios = sampler.step(step, earlier);
-  const first = firstIndex(prepared, step, scenariosPerStep);
+  const earlierSteps = [...prepared.values()].filter((each) => each.step < step);
+  const scenarios = sampler.step(step, earlierSteps);
+  const firstIndex = firstScenarioIndex(prepared, step, scenariosPerStep);
   // A step that was prepared before samples as many groups as it recorded: later steps may already use the following scenario indices.
   const maxGroups = prepared.get(step)?.sampled ?? refill?.maxGroups ?? scenariosPerStep;
   let sampled: readonly TrajectoryGroup[] = [];
@@ -46,23 +49,9 @@ export async function prepareBatch<S>(
   for (;;) {
     const count = Math.min(scenariosPerStep - selection.kept.length, maxGroups - scenarios.taken.size);
     if (count <= 0) break;
-    scenarios.take(first + scenarios.taken.size, count);
-    sampled = await playGroups({
-      directory,
-      model,
-      split: "train",
-      step,
-      scenarios: scenarios.taken,
-      isLabeled: weightedEnvironments(options.environment).length > 1,
-      checkpointStep,
-      policyVersion,
-      gather: { groupSize, concurrency, timeoutMs, maxExceptions, temperature, chatTemplateKwargs, seed, retries, replacements },
-      scoreTimeouts,
-      scoreGroup,
-      workers: options.workers,
-      signal,
-      stopSignal,
-    });
+    scenarios.take(firstIndex + scenarios.taken.size, count);
+    sampled = await playScenarios(source, step, scenarios.taken, context);
+    // Only `stopSignal` leaves scenarios without a group.
     if (sampled.length < scenarios.taken.size) return null;
     selection = selectGroups(sampled, filters, step);
   }
@@ -75,12 +64,39 @@ export async function prepareBatch<S>(
   return { ...selection, sampled, seconds: (performance.now() - startedMs) / 1000 };
 }
 
+/** Returns the groups of scenarios: all scenarios of the step so far, of which only the new ones are played. */
+function playScenarios<S>(
+  { directory, options }: BatchSource<S>,
+  step: number,
+  scenarios: PlayOptions["scenarios"],
+  { policyVersion, checkpointStep, signal, stopSignal }: PrepareContext,
+): Promise<TrajectoryGroup[]> {
+  const { model, groupSize = 8, seed = 0, temperature = 1, concurrency = 64, retries = 0, maxExceptions = 0.05 } = options;
+  const { timeoutMs, replacements, chatTemplateKwargs, scoreTimeouts, scoreGroup, workers } = options;
+  return playGroups({
+    directory,
+    model,
+    split: "train",
+    step,
+    scenarios,
+    isLabeled: weightedEnvironments(options.environment).length > 1,
+    checkpointStep,
+    policyVersion,
+    gather: { groupSize, concurrency, timeoutMs, maxExceptions, temperature, chatTemplateKwargs, seed, retries, replacements },
+    scoreTimeouts,
+    scoreGroup,
+    workers,
+    signal,
+    stopSignal,
+  });
+}
+
 /**
  * Returns the scenario index of a step's first group: the number of groups that all earlier steps sampled. Steps of earlier
  * versions of the package, which recorded no `batch-end`, sampled `scenariosPerStep` groups each.
  */
-function firstIndex(prepared: ReadonlyMap<number, { readonly sampled: number }>, step: number, scenariosPerStep: number): number {
-  let first = 0;
-  for (let earlier = 0; earlier < step; earlier++) first += prepared.get(earlier)?.sampled ?? scenariosPerStep;
-  return first;
+function firstScenarioIndex(prepared: ReadonlyMap<number, { readonly sampled: number }>, step: number, scenariosPerStep: number): number {
+  let groups = 0;
+  for (let earlier = 0; earlier < step; earlier++) groups += prepared.get(earlier)?.sampled ?? scenariosPerStep;
+  return groups;
 }

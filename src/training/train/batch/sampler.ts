@@ -1,5 +1,7 @@
+/** Scenarios of a training run by index: in the order of each environment, or drawn by a curriculum. */
 import { trainScenarios, type Environment } from "../../../library/environment/index.ts";
 import type { TrajectoryGroup } from "../../../base/trajectory/index.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 import type { EnvironmentScenario } from "../rollouts.ts";
 import { scenarioIndex } from "../../../run/run-directory.ts";
 import { groupPassRate, passRateTable, samplingWeight, scenarioKey, WeightedDraws } from "./curriculum.ts";
@@ -62,13 +64,15 @@ export class ScenarioSampler {
     });
   }
 
+  /** Returns the scenarios `from … from + count − 1` without a curriculum. */
   #inOrder(from: number, count: number): EnvironmentScenario[] {
     const scheduled = this.#scheduled(from, count);
     // The groups of an environment have consecutive numbers, so that one call of `trainScenarios` returns their scenarios and shuffles
     // once.
     const iterators = this.#environments.map(({ scenarios }, position) => {
-      const own = scheduled.filter(({ environment }) => environment === position);
-      return trainScenarios(scenarios.train, { seed: this.#seed, from: own[0]?.index ?? 0, count: own.length })[Symbol.iterator]();
+      const groups = scheduled.filter(({ environment }) => environment === position);
+      const range = { seed: this.#seed, from: groups[0]?.index ?? 0, count: groups.length };
+      return trainScenarios(scenarios.train, range)[Symbol.iterator]();
     });
     return scheduled.map(({ environment: position }) => ({
       environment: this.#environmentAt(position),
@@ -76,6 +80,7 @@ export class ScenarioSampler {
     }));
   }
 
+  /** Returns the environments of the groups `from … from + count − 1`. */
   #scheduled(from: number, count: number): ScheduledGroup[] {
     return Array.from({ length: count }, (_, k) => this.#schedule.at(from + k));
   }
@@ -91,17 +96,15 @@ export class ScenarioSampler {
 
   /** Returns the pool of the environment at `position`; created at the first call. */
   #pool(position: number): Pool {
-    const environment = this.#environmentAt(position);
-    const { train } = environment.scenarios;
-    let pool = this.#pools.get(position);
-    if (pool === undefined) {
+    return getOrInsert(this.#pools, position, () => {
+      const environment = this.#environmentAt(position);
+      const { train } = environment.scenarios;
       const scenarios = typeof train === "function" ? trainScenarios(train, { count: this.#curriculum?.pool ?? 0 }) : train;
-      pool = { scenarios, keys: scenarios.map((scenario) => scenarioKey(this.#curriculum ?? {}, environment, scenario)) };
-      this.#pools.set(position, pool);
-    }
-    return pool;
+      return { scenarios, keys: scenarios.map((scenario) => scenarioKey(this.#curriculum ?? {}, environment, scenario)) };
+    });
   }
 
+  /** Returns the environment at `position` in the run's list. */
   #environmentAt(position: number): Environment<unknown> {
     return this.#environments[position] as Environment<unknown>;
   }
