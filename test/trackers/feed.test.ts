@@ -1,5 +1,5 @@
 /** Deliveries of a run's events to trackers: order, position, failures and resume. */
-import { readFile } from "node:fs/promises";
+import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { RunEvent, TrackedEvent, Tracker } from "../../src/training/train/index.ts";
@@ -34,6 +34,13 @@ async function warningsOf(run: AsyncIterable<RunEvent>) {
   const warnings = [];
   for await (const event of run) if (event.type === "warning" && event.code.startsWith("tracker")) warnings.push(event);
   return warnings;
+}
+
+/** Returns the number of open descriptors of a file in this process. */
+async function openFiles(path: string): Promise<number> {
+  const names = await readdir("/proc/self/fd");
+  const targets = await Promise.all(names.map((name) => readlink(join("/proc/self/fd", name)).catch(() => "")));
+  return targets.filter((target) => target === path).length;
 }
 
 describe("the trackers of a run", () => {
@@ -102,6 +109,14 @@ describe("the trackers of a run", () => {
     await start(given, { trackers: [later.tracker] }).done;
     expect(seqs(later.received)).toEqual(upTo(later.received.length));
     expect(later.received.filter(({ event }) => event.type === "step-end").map(({ step }) => step)).toEqual([0, 1, 2]);
+  });
+
+  it.skipIf(process.platform !== "linux")("open sessions without leaving the events of the run open", async () => {
+    const given = await setUp();
+    const { tracker, states } = memoryTracker({ failures: 2 });
+    await start(given, { trackers: [tracker] }).done;
+    expect(states).toHaveLength(3);
+    await expect.poll(() => openFiles(join(given.runDir, "events.jsonl"))).toBe(0);
   });
 
   it("need different names that are usable in a file name", async () => {

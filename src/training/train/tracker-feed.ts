@@ -232,8 +232,11 @@ type OnFailure = (name: string, error: unknown) => void;
 async function trackedRun(directory: RunDirectory): Promise<TrackedRun> {
   const runDir = directory.path;
   const config = (await readRunConfig(join(runDir, RUN_CONFIG_FILE))) as Readonly<Record<string, unknown>>;
-  const first = await readEvents(runDir).next();
-  const { time, modelId } = first.value as RecordedEvent & { readonly type: "run-start" };
+  const events = readEvents(runDir);
+  const { value: firstEvent } = await events.next();
+  // Closes the file.
+  await events.return();
+  const { time, modelId } = firstEvent as RecordedEvent & { readonly type: "run-start" };
   return {
     id: createHash("sha256").update(`${modelId}\n${time}`).digest("hex").slice(0, 32),
     name: basename(runDir),
