@@ -149,6 +149,13 @@ describe("bestOf", () => {
       message: "Expected a TrajectoryGroup, got Trajectory; `readTrajectoryGroups` reads groups",
     });
   });
+
+  it.each([null, undefined])("rejects %s in place of a group", async (value) => {
+    await expect(bestOf([value as never], 1).toArray()).rejects.toMatchObject({
+      code: "E_ARGUMENT",
+      message: `Expected a TrajectoryGroup, got ${value}; \`readTrajectoryGroups\` reads groups`,
+    });
+  });
 });
 
 const rewards = fc.array(fc.array(fc.integer({ min: 0, max: 4 }), { maxLength: 6 }), { maxLength: 5 });

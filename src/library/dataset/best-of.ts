@@ -99,6 +99,7 @@ function isConstant({ rewards }: TrajectoryGroup): boolean {
 /** Returns a group unchanged. @throws ArgumentError `E_ARGUMENT` for any other value. */
 export function checkedGroup(value: TrajectoryGroup): TrajectoryGroup {
   if (TrajectoryGroup.isInstance(value)) return value;
-  const got = value === null ? "null" : ((value as object).constructor?.name ?? typeof value);
+  const given: unknown = value;
+  const got = given === null || given === undefined ? String(given) : (given.constructor?.name ?? typeof given);
   throw new ArgumentError(`Expected a TrajectoryGroup, got ${got}; \`readTrajectoryGroups\` reads groups`, { param: "groups" });
 }
