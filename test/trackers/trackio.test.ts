@@ -30,7 +30,7 @@ async function startServer(failures = 0) {
     void (async () => {
       const chunks: Buffer[] = [];
       for await (const chunk of request) chunks.push(chunk as Buffer);
-      if (request.url !== "/api/bulk_log" || request.headers["x-trackio-write-token"] !== "secret") return 403;
+      if (request.url !== "/api/bulk_log" || request.headers["x-trackio-write-token"] !== "secret/") return 403;
       const parsed = bulkLog.safeParse(JSON.parse(Buffer.concat(chunks).toString()));
       if (!parsed.success) return 422;
       for (const each of parsed.data.logs) if (!entries.has(each.log_id)) entries.set(each.log_id, each);
@@ -42,7 +42,7 @@ async function startServer(failures = 0) {
     server.closeAllConnections();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/?write_token=secret`, entries };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/?write_token=secret/`, entries };
 }
 
 it("logs every step and evaluation once with the settings, and rollouts as traces, also after a lost response", async () => {

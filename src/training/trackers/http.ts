@@ -52,7 +52,7 @@ export async function sendToTracker({ url, headers, body, signal }: TrackerReque
 }
 
 /**
- * Checks the address of a tracking server and returns it without a slash at the end.
+ * Checks the address of a tracking server and returns it without a slash at the end of its path.
  *
  * @param variable - Environment variable that the error message names as the other source of the address.
  * @throws ConfigError `E_CONFIG` without an address, or for one that is not http or https.
@@ -62,7 +62,7 @@ export function serverUrl(url: string | undefined, variable: string): string {
     throw new ConfigError(`Expected the address of the server: the option \`url\` or ${variable}`, { param: "url" });
   if (!URL.canParse(url) || !/^https?:$/u.test(new URL(url).protocol))
     throw new ConfigError(`Expected \`url\` to be an http or https address, got ${JSON.stringify(url)}`, { param: "url" });
-  return url.replace(/\/+$/u, "");
+  return url.replace(/^(?<path>[^?#]*?)\/+(?=[?#]|$)/u, "$<path>");
 }
 
 /** Returns the value of a JSON text; any other text unchanged. */
