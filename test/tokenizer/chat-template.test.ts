@@ -105,11 +105,11 @@ describe("compileTemplate", () => {
     ],
   ])("checks the length of a text before %s creates it", (_, source) => {
     const template = compileTemplate(source);
-    const made = vi.spyOn(Meter.prototype, "made");
+    const chargeResult = vi.spyOn(Meter.prototype, "chargeResult");
     const joined = vi.spyOn(Array.prototype, "join");
     const error = caught(() => template.render({}));
     const longest = Math.max(
-      ...made.mock.calls.map(([text]) => text.length),
+      ...chargeResult.mock.calls.map(([text]) => text.length),
       ...joined.mock.results.map(({ value }) => String(value).length),
     );
     vi.restoreAllMocks();

@@ -44,12 +44,12 @@ const SEQUENCE_METHODS: Readonly<Record<string, Builtin<Tuple | readonly Templat
   index: builtin("value, start=, stop=, /", (meter, self, [value, start, stop]) => {
     const items = itemsOf(meter, self);
     meter.charge(items.length);
-    const bound = (given: TemplateValue | undefined, otherwise: number): number => {
+    const boundOf = (given: TemplateValue | undefined, otherwise: number): number => {
       const at = given === undefined ? otherwise : index(given, "index");
       return at < 0 ? Math.max(0, at + items.length) : at;
     };
-    const end = Math.min(items.length, bound(stop, items.length));
-    for (let at = bound(start, 0); at < end; at++) if (equals(meter, items[at] as TemplateValue, value as TemplateValue)) return at;
+    const end = Math.min(items.length, boundOf(stop, items.length));
+    for (let at = boundOf(start, 0); at < end; at++) if (equals(meter, items[at] as TemplateValue, value as TemplateValue)) return at;
     return valueError("the value is not in the sequence");
   }),
 };
@@ -70,6 +70,7 @@ const UNSUPPORTED_ATTRIBUTES: Readonly<Record<string, ReadonlySet<string>>> = {
   range: new Set(["count", "index"]),
 };
 
+/** Returns the attributes that all Python numbers have, and further ones. */
 function numberAttributes(...names: readonly string[]): ReadonlySet<string> {
   return new Set(["real", "imag", "conjugate", ...names]);
 }
@@ -80,6 +81,7 @@ function view(meter: Meter, kind: "keys" | "values" | "items", dict: Dict): Dict
   return new DictView(kind, dict);
 }
 
+/** Returns the result of `dict.copy()`. */
 function copyDict(meter: Meter, dict: Dict): Dict {
   const copy = new Dict();
   for (const [key, value] of dict.entries()) {
@@ -90,7 +92,7 @@ function copyDict(meter: Meter, dict: Dict): Dict {
 }
 
 /** Returns an attribute of the Python type itself: a method or a property. Undefined if the type has none of this name. */
-function ownAttribute(meter: Meter, value: TemplateValue, name: string): TemplateValue | undefined {
+function typeAttribute(meter: Meter, value: TemplateValue, name: string): TemplateValue | undefined {
   if (value instanceof Namespace) return value.attributes.get(name);
   if (value instanceof Loop) return value.attribute(meter, name);
   if (value instanceof Undefined) return undefined;
@@ -99,7 +101,7 @@ function ownAttribute(meter: Meter, value: TemplateValue, name: string): Templat
   if (value instanceof Group && (name === "grouper" || name === "list")) return value.items[name === "grouper" ? 0 : 1];
   if (value instanceof Range && (name === "start" || name === "stop" || name === "step")) return value[name];
   if (hasMethod(value, name))
-    return new Callable((inner, args, keywords) => callMethod(inner, value, name, args, keywords), "builtin_function_or_method");
+    return new Callable((callMeter, args, keywords) => callMethod(callMeter, value, name, args, keywords), "builtin_function_or_method");
   if ((value instanceof Dict && DICT_MUTATORS.has(name)) || (Array.isArray(value) && LIST_MUTATORS.has(name))) {
     return new Undefined(`access to attribute '${name}' of '${typeName(value)}' object is unsafe.`);
   }
@@ -117,13 +119,13 @@ function hasMethod(value: TemplateValue, name: string): boolean {
 
 /** Returns the undefined value of a missing attribute or item. */
 function missing(value: TemplateValue, key: TemplateValue): Undefined {
-  if (typeof key !== "string")
-    return new Undefined(`${kindOf(value)} has no element ${isInt(key) ? String(key) : `of type ${typeName(key)}`}`);
-  return new Undefined(`'${kindOf(value)}' has no attribute '${key}'`);
+  if (typeof key === "string") return new Undefined(`'${describeValue(value)}' has no attribute '${key}'`);
+  const element = isInt(key) ? String(key) : `of type ${typeName(key)}`;
+  return new Undefined(`${describeValue(value)} has no element ${element}`);
 }
 
 /** Returns a value's name in messages of Python's Jinja. */
-function kindOf(value: TemplateValue): string {
+function describeValue(value: TemplateValue): string {
   return value === null ? "None" : `${typeName(value)} object`;
 }
 
@@ -137,8 +139,8 @@ export function getAttribute(meter: Meter, value: TemplateValue, name: string): 
       return found === undefined ? missing(value, name) : found;
     }
   }
-  const own = ownAttribute(meter, value, name);
-  return own === undefined ? missing(value, name) : own;
+  const attribute = typeAttribute(meter, value, name);
+  return attribute === undefined ? missing(value, name) : attribute;
 }
 
 /** Returns `value[key]`: the item, else the attribute of that name. */
@@ -151,8 +153,8 @@ export function getItem(meter: Meter, value: TemplateValue, key: TemplateValue):
     const found = elementAt(meter, value, index(key, "index"));
     if (found !== undefined) return found;
   }
-  const own = typeof key === "string" ? ownAttribute(meter, value, key) : undefined;
-  return own === undefined ? missing(value, key) : own;
+  const attribute = typeof key === "string" ? typeAttribute(meter, value, key) : undefined;
+  return attribute === undefined ? missing(value, key) : attribute;
 }
 
 /** Whether a value can be a key in this engine: null, a boolean, number or string. */

@@ -8,7 +8,7 @@ const hour12 = (now: Date): number => now.getHours() % 12 || 12;
 const dayOfYear = (now: Date): number =>
   Math.round((Date.UTC(now.getFullYear(), now.getMonth(), now.getDate()) - Date.UTC(now.getFullYear(), 0, 1)) / 86_400_000) + 1;
 
-/** Codes of `strftime` after the percent sign. */
+/** Text of each code of `strftime`, by the character after the percent sign. `%D`, `%F`, `%R` and `%T` stand for other formats. */
 const CODES: Readonly<Record<string, (now: Date) => string>> = {
   "%": () => "%",
   A: (now) => formatted(now, { weekday: "long" }),
@@ -37,8 +37,8 @@ const CODES: Readonly<Record<string, (now: Date) => string>> = {
   y: (now) => twoDigits(now.getFullYear() % 100),
 };
 
-/** Codes of numbers that may be written without padding: `%-d`. */
-const NUMBER_CODES = "dmHIMSjye";
+/** Codes of padded numbers. A minus sign removes their padding: `%-d`. */
+const PADDED_CODES = "dmHIMSjye";
 
 /**
  * Returns a local time as text, with English names.
@@ -47,9 +47,9 @@ const NUMBER_CODES = "dmHIMSjye";
  */
 export function strftime(now: Date, format: string): string {
   return format.replaceAll(/%(-?)(.?)/gs, (whole, minus: string, code: string) => {
-    const write = Object.hasOwn(CODES, code) ? CODES[code] : undefined;
-    if (write === undefined || (minus !== "" && !NUMBER_CODES.includes(code))) return unsupported(`\`strftime_now\` with \`${whole}\``);
-    const text = write(now);
+    const textOf = Object.hasOwn(CODES, code) ? CODES[code] : undefined;
+    if (textOf === undefined || (minus !== "" && !PADDED_CODES.includes(code))) return unsupported(`\`strftime_now\` with \`${whole}\``);
+    const text = textOf(now);
     return minus === "" ? text : text.replace(/^[0 ]+(?=\d)/, "");
   });
 }

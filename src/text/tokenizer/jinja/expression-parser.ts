@@ -5,12 +5,13 @@
  *   comparisons, `+ -`, `~`, `* / // %`, `**`, signs, attributes and calls, filters and tests.
  */
 
-import type { Arguments, ComparisonOperator, TemplateExpression, Target } from "./nodes.ts";
+import type { Arguments, ComparisonOperator, TemplateExpression } from "./nodes.ts";
 import type { Arithmetic } from "./numbers.ts";
 import { describeToken, TokenReader } from "./token-reader.ts";
 
 const COMPARISONS: ReadonlySet<string> = new Set(["==", "!=", "<", "<=", ">", ">="]);
-const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean | null>([
+/** Values of the names that are constants. */
+export const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean | null>([
   ["true", true],
   ["True", true],
   ["false", false],
@@ -32,7 +33,8 @@ export class ExpressionParser extends TokenReader {
 
   /** Parses one level deeper. Nesting is limited because it would exhaust the stack. */
   #nested<T>(parse: () => T): T {
-    if (++this.#nesting > MAX_NESTING) this.fail(`expressions nest more than ${MAX_NESTING} deep`);
+    this.#nesting++;
+    if (this.#nesting > MAX_NESTING) this.fail(`expressions nest more than ${MAX_NESTING} deep`);
     const parsed = parse();
     this.#nesting--;
     return parsed;
@@ -103,7 +105,7 @@ export class ExpressionParser extends TokenReader {
   }
 
   #power(): TemplateExpression {
-    return this.#binary(["**"], () => this.#unary(true));
+    return this.#binary(["**"], () => this.filters(this.#unary()));
   }
 
   /** Reads operands between operators of one precedence, from left to right. */
@@ -116,16 +118,14 @@ export class ExpressionParser extends TokenReader {
     return left;
   }
 
-  /** Reads a value with its signs, attributes and calls, and with `withFilters` its filters and tests. */
-  #unary(withFilters: boolean): TemplateExpression {
+  /** Reads a value with its signs, attributes and calls. */
+  #unary(): TemplateExpression {
     const { token } = this;
-    let value: TemplateExpression;
     if (token.kind === "operator" && (token.text === "-" || token.text === "+")) {
       this.next();
-      value = { kind: "sign", operator: token.text, value: this.#nested(() => this.#unary(false)) };
-    } else value = this.#primary();
-    value = this.#postfix(value);
-    return withFilters ? this.filters(value) : value;
+      return this.#postfix({ kind: "sign", operator: token.text, value: this.#nested(() => this.#unary()) });
+    }
+    return this.#postfix(this.#primary());
   }
 
   /** Reads a name, a literal or an expression in brackets. */
@@ -184,7 +184,7 @@ export class ExpressionParser extends TokenReader {
   protected tuple(
     options: { readonly isParenthesized?: boolean; readonly withChoice?: boolean; readonly endsAt?: string } = {},
   ): TemplateExpression {
-    const { items, isTuple } = this.#elements(options.endsAt, () => this.expression(options.withChoice));
+    const { items, isTuple } = this.elements(options.endsAt, () => this.expression(options.withChoice));
     if (!isTuple) {
       const [only] = items;
       if (only !== undefined) return only;
@@ -194,7 +194,7 @@ export class ExpressionParser extends TokenReader {
   }
 
   /** Reads elements between commas, also after the last one. `isTuple` if there is a comma. */
-  #elements<T>(endsAt: string | undefined, parse: () => T): { readonly items: readonly T[]; readonly isTuple: boolean } {
+  protected elements<T>(endsAt: string | undefined, parse: () => T): { readonly items: readonly T[]; readonly isTuple: boolean } {
     const items: T[] = [];
     let isTuple = false;
     while (!this.#endsTuple(endsAt)) {
@@ -260,15 +260,23 @@ export class ExpressionParser extends TokenReader {
     }
   }
 
-  /** Reads filters `| name(…)`; `isFirstWithoutBar` for `{% filter upper %}`, and `value` undefined for the text of a block. */
-  protected filter(value: TemplateExpression | undefined, isFirstWithoutBar = false): TemplateExpression | undefined {
+  /**
+   * Reads filters `| name(…)`, also none.
+   *
+   * @param value - Filtered value; undefined for the text of a block.
+   * @param options - `isFirstWithoutBar` for `{% filter upper %}`, in which the first filter has no bar.
+   */
+  protected filter(
+    value: TemplateExpression | undefined,
+    options: { readonly isFirstWithoutBar?: boolean } = {},
+  ): TemplateExpression | undefined {
     let result = value;
-    let isFirst = isFirstWithoutBar;
-    while (isFirst || this.skip("operator", "|")) {
+    let isWithoutBar = options.isFirstWithoutBar === true;
+    while (isWithoutBar || this.skip("operator", "|")) {
       const name = this.#dottedName();
       const args = this.is("operator", "(") ? this.#arguments() : NO_ARGUMENTS;
       result = { kind: "filter", name, value: result, args };
-      isFirst = false;
+      isWithoutBar = false;
     }
     return result;
   }
@@ -285,15 +293,8 @@ export class ExpressionParser extends TokenReader {
     const isNegated = this.skip("name", "not");
     const name = this.#dottedName();
     let args = NO_ARGUMENTS;
-    const { kind, text } = this.token;
     if (this.is("operator", "(")) args = this.#arguments();
-    else if (
-      (kind === "name" && text !== "else" && text !== "or" && text !== "and") ||
-      kind === "text" ||
-      kind === "number" ||
-      this.is("operator", "[") ||
-      this.is("operator", "{")
-    ) {
+    else if (this.#startsTestArgument()) {
       if (this.is("name", "is")) this.fail("You cannot chain multiple tests with is");
       args = { ...NO_ARGUMENTS, positional: [this.#postfix(this.#primary())] };
     }
@@ -301,50 +302,40 @@ export class ExpressionParser extends TokenReader {
     return isNegated ? { kind: "not", value: test } : test;
   }
 
+  /** Whether the current token can begin the argument of a test without brackets. The words of `x is odd and y` cannot. */
+  #startsTestArgument(): boolean {
+    const { kind, text } = this.token;
+    if (kind === "name") return text !== "else" && text !== "or" && text !== "and";
+    return kind === "text" || kind === "number" || this.is("operator", "[") || this.is("operator", "{");
+  }
+
+  /** Reads the arguments of a call in parentheses, which must have the order of {@link Arguments}. */
   #arguments(): Arguments {
     const positional: TemplateExpression[] = [];
     const named: { name: string; value: TemplateExpression }[] = [];
     let rest: TemplateExpression | undefined;
     let keywords: TemplateExpression | undefined;
+    const failIf = (isMisplaced: boolean): void => {
+      if (isMisplaced) this.fail("invalid syntax for function call expression");
+    };
     this.expect("operator", "(");
     this.#sequence(")", () => {
       if (this.skip("operator", "*")) {
-        if (rest !== undefined || keywords !== undefined) this.fail("invalid syntax for function call expression");
+        failIf(rest !== undefined || keywords !== undefined);
         rest = this.expression();
       } else if (this.skip("operator", "**")) {
-        if (keywords !== undefined) this.fail("invalid syntax for function call expression");
+        failIf(keywords !== undefined);
         keywords = this.expression();
       } else if (this.token.kind === "name" && this.is("operator", "=", 1)) {
-        if (keywords !== undefined) this.fail("invalid syntax for function call expression");
+        failIf(keywords !== undefined);
         const name = this.next().text;
         this.next();
         named.push({ name, value: this.expression() });
       } else {
-        if (rest !== undefined || keywords !== undefined || named.length > 0) this.fail("invalid syntax for function call expression");
+        failIf(rest !== undefined || keywords !== undefined || named.length > 0);
         positional.push(this.expression());
       }
     });
     return { positional, named, rest, keywords };
-  }
-
-  /** Reads the target of an assignment: a name, a tuple, and with `withMembers` also an attribute of a namespace. */
-  protected target(options: { readonly withMembers?: boolean; readonly endsAt?: string } = {}): Target {
-    const { items, isTuple } = this.#elements(options.endsAt, () => this.#simpleTarget(options));
-    const [only] = items;
-    if (only === undefined) return this.fail(`expected a name to assign to, got ${describeToken(this.token.kind, this.token.text)}`);
-    return isTuple ? { kind: "tuple", items } : only;
-  }
-
-  #simpleTarget(options: { readonly withMembers?: boolean }): Target {
-    if (this.skip("operator", "(")) {
-      const inner = this.target(options);
-      this.expect("operator", ")");
-      return inner;
-    }
-    const { text: name } = this.expect("name");
-    if (CONSTANTS.has(name)) this.fail(`can't assign to '${name}'`);
-    if (options.withMembers !== true || !this.skip("operator", ".")) return { kind: "name", name };
-    this.reads.add(name);
-    return { kind: "member", name, attribute: this.expect("name").text };
   }
 }

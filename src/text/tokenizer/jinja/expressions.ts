@@ -1,11 +1,11 @@
-/** Compiler of expressions to functions that compute the value in a scope. */
+/** Compiler of expressions to functions that compute the value in a scope; the compiler of statements (`statements.ts`) extends it. */
 
 import { callMethod, callValue, getAttribute, getItem } from "./attributes.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import { applyFilter, isFilter } from "./filters.ts";
 import { UNSUPPORTED_GLOBALS } from "./globals.ts";
 import type { Arguments, ComparisonOperator, TemplateExpression } from "./nodes.ts";
-import { sign } from "./numbers.ts";
+import { applySign } from "./numbers.ts";
 import { binary, compareValues, contains, equals, iterateValue, slice } from "./operators.ts";
 import { toText } from "./print.ts";
 import type { Scope } from "./scope.ts";
@@ -23,7 +23,7 @@ interface CallArguments {
 
 /** Compiles expressions. An unknown filter or test is an error of the template, except in a branch that may not be taken. */
 export class ExpressionCompiler {
-  /** Number of branches around the expression that is being compiled. */
+  /** Number of branches around the expression that is being compiled; with 0 the rendering certainly evaluates it. */
   #branches = 0;
 
   /** Compiles a branch, which may not be taken at run time. */
@@ -37,10 +37,8 @@ export class ExpressionCompiler {
   /** Compiles an expression. */
   expression(node: TemplateExpression): Evaluate {
     switch (node.kind) {
-      case "constant": {
-        const { value } = node;
-        return () => value;
-      }
+      case "constant":
+        return () => node.value;
       case "name":
         return variable(node.name);
       case "list":
@@ -72,26 +70,24 @@ export class ExpressionCompiler {
       }
       case "sign": {
         const value = this.expression(node.value);
-        return (scope) => sign(node.operator, value(scope));
+        return (scope) => applySign(node.operator, value(scope));
       }
       case "binary": {
         const [left, right] = [this.expression(node.left), this.expression(node.right)];
-        const { operator } = node;
         return (scope) => {
           scope.meter.charge(1);
-          return binary(scope.meter, operator, left(scope), right(scope));
+          return binary(scope.meter, node.operator, left(scope), right(scope));
         };
       }
       case "concat": {
         const parts = node.parts.map((part) => this.expression(part));
-        return (scope) => scope.meter.made(scope.meter.join(parts, "", (part) => toText(scope.meter, part(scope))));
+        return (scope) => scope.meter.chargeResult(scope.meter.join(parts, "", (part) => toText(scope.meter, part(scope))));
       }
       case "compare":
         return this.#compare(node);
       case "attribute": {
         const value = this.expression(node.value);
-        const { name } = node;
-        return (scope) => getAttribute(scope.meter, value(scope), name);
+        return (scope) => getAttribute(scope.meter, value(scope), node.name);
       }
       case "item": {
         const [value, key] = [this.expression(node.value), this.expression(node.key)];

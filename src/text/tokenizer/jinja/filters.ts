@@ -11,18 +11,8 @@ const FILTERS: Readonly<Record<string, Filter>> = { ...TEXT_FILTERS, ...SEQUENCE
 
 /** Filters of Python's Jinja that this engine does not support. */
 const UNSUPPORTED_FILTERS: ReadonlySet<string> = new Set([
-  "attr",
-  "e",
-  "escape",
-  "filesizeformat",
-  "forceescape",
-  "pprint",
-  "random",
-  "striptags",
-  "urlencode",
-  "urlize",
-  "wordwrap",
-  "xmlattr",
+  ...["attr", "e", "escape", "filesizeformat", "forceescape", "pprint"],
+  ...["random", "striptags", "urlencode", "urlize", "wordwrap", "xmlattr"],
 ]);
 
 /** Whether Python's Jinja has a filter with this name, supported here or not. */

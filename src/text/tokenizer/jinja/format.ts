@@ -3,7 +3,7 @@
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { fixed, toNumber, toReal } from "./numbers.ts";
-import { repr, toText } from "./print.ts";
+import { floatText, repr, toText } from "./print.ts";
 import { lengthOf, unitAt } from "./text.ts";
 import { Dict, isFloat, type Keywords, Tuple, typeName, type TemplateValue } from "./values.ts";
 
@@ -13,8 +13,18 @@ const MAX_WIDTH = 10_000;
 /** Bases of the format types of integers; 10 for other types. */
 const RADIX: Readonly<Record<string, number>> = { x: 16, X: 16, o: 8, b: 2 };
 
-/** Format of `%`. Groups: name, flags, width, precision, type. */
+/** Directive of `%`. Groups: name, flags, width, precision, type. */
 const PERCENT = /%(?:\(([^)]*)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\*|\d*))?[hlL]?(.?)/gs;
+
+/** Directive of a format, such as `%-5d`. */
+interface PercentDirective {
+  /** Source of the directive, for messages. */
+  readonly source: string;
+  readonly flags: string;
+  readonly precision: number | undefined;
+  /** Letter of the format type. */
+  readonly type: string;
+}
 
 /** Returns `template % values`. */
 export function formatPercent(meter: Meter, template: string, values: TemplateValue): string {
@@ -22,42 +32,36 @@ export function formatPercent(meter: Meter, template: string, values: TemplateVa
   meter.charge(((template.split("%(").length + 1) * template.length) / 256);
   const items = values instanceof Tuple ? values.items : [values];
   const mapping = values instanceof Dict ? values : undefined;
-  let next = 0;
+  let usedItems = 0;
   const nextItem = (): TemplateValue => {
-    if (next >= items.length) return typeError("not enough arguments for format string");
-    return items[next++] as TemplateValue;
+    if (usedItems >= items.length) return typeError("not enough arguments for format string");
+    usedItems++;
+    return items[usedItems - 1] as TemplateValue;
   };
-  let isNamed = false;
+  const namedItem = (name: string): TemplateValue => {
+    if (mapping === undefined) return typeError("format requires a mapping");
+    const found = mapping.get(name);
+    if (found === undefined) throw new TemplateFailure(`KeyError: '${name}'`);
+    return found;
+  };
   const limited = limitedSum(meter);
   const text = template.replaceAll(
     PERCENT,
-    (whole, name: string | undefined, flags: string, width: string | undefined, precision: string | undefined, type: string) => {
-      if (type === "%") return whole === "%%" ? "%" : unsupported(`the format \`${whole}\``);
+    (source, name: string | undefined, flags: string, width: string | undefined, precision: string | undefined, type: string) => {
+      if (type === "%") return source === "%%" ? "%" : unsupported(`the format \`${source}\``);
       if (type === "") return valueError("incomplete format");
-      if (width === "*" || precision === "*") return unsupported(`the format \`${whole}\``);
-      let value: TemplateValue;
-      if (name === undefined) value = nextItem();
-      else {
-        if (mapping === undefined) return typeError("format requires a mapping");
-        isNamed = true;
-        const found = mapping.get(name);
-        if (found === undefined) throw new TemplateFailure(`KeyError: '${name}'`);
-        value = found;
-      }
-      const body = percentBody(meter, value, type, flags, precision === undefined ? undefined : Number(precision), whole);
-      return limited(
-        padded(
-          meter,
-          body,
-          Number(width ?? 0),
-          flags.includes("-") ? "<" : flags.includes("0") && type !== "s" && type !== "r" ? "=" : ">",
-          flags.includes("0") && !flags.includes("-") && type !== "s" && type !== "r" ? "0" : " ",
-        ),
-      );
+      if (width === "*" || precision === "*") return unsupported(`the format \`${source}\``);
+      const value = name === undefined ? nextItem() : namedItem(name);
+      const body = percentBody(meter, value, { source, flags, precision: precision === undefined ? undefined : Number(precision), type });
+      const isLeftAligned = flags.includes("-");
+      const isZeroPadded = flags.includes("0") && !isLeftAligned && type !== "s" && type !== "r";
+      if (isZeroPadded) return limited(padded(meter, body, Number(width ?? 0), "=", "0"));
+      return limited(padded(meter, body, Number(width ?? 0), isLeftAligned ? "<" : ">", " "));
     },
   );
-  if (!isNamed && mapping === undefined && next < items.length) return typeError("not all arguments converted during string formatting");
-  return meter.made(text);
+  // A mapping may have values that no directive names.
+  if (mapping === undefined && usedItems < items.length) return typeError("not all arguments converted during string formatting");
+  return meter.chargeResult(text);
 }
 
 /** Returns a function that returns its text unchanged, and fails as soon as the texts so far are too long together. */
@@ -71,20 +75,14 @@ function limitedSum(meter: Meter): (text: string) => string {
 }
 
 /** Returns a value in a format of `%`, without padding. */
-function percentBody(
-  meter: Meter,
-  value: TemplateValue,
-  type: string,
-  flags: string,
-  precision: number | undefined,
-  whole: string,
-): string {
-  if (flags.includes("#")) return unsupported(`the format \`${whole}\``);
+function percentBody(meter: Meter, value: TemplateValue, { source, flags, precision, type }: PercentDirective): string {
+  if (flags.includes("#")) return unsupported(`the format \`${source}\``);
   if (type === "s" || type === "r") {
     const text = type === "s" ? toText(meter, value) : repr(meter, value);
     return precision === undefined ? text : text.slice(0, unitAt(text, precision));
   }
-  const plus = flags.includes("+") ? "+" : flags.includes(" ") ? " " : "";
+  const signFlags = flags.includes(" ") ? " " : "";
+  const plus = flags.includes("+") ? "+" : signFlags;
   const number = toNumber(value);
   if (type === "f" || type === "F") {
     const real = toReal(value);
@@ -95,11 +93,11 @@ function percentBody(
     if (number === undefined) return typeError(`%${type} format: a real number is required, not ${typeName(value)}`);
     if (isFloat(value) && "xXo".includes(type)) return typeError(`%${type} format: an integer is required, not float`);
     const digits = digitsOf(value, type);
-    const minus = digits.startsWith("-") ? 1 : 0;
+    const minusLength = digits.startsWith("-") ? 1 : 0;
     if (precision !== undefined && precision > MAX_WIDTH) return unsupported(`a precision of more than ${MAX_WIDTH}`);
-    return signed(digits.slice(0, minus) + digits.slice(minus).padStart(precision ?? 0, "0"), plus);
+    return signed(digits.slice(0, minusLength) + digits.slice(minusLength).padStart(precision ?? 0, "0"), plus);
   }
-  return unsupported(`the format \`${whole}\``);
+  return unsupported(`the format \`${source}\``);
 }
 
 /** Returns `int(value)` of a number. */
@@ -120,16 +118,20 @@ function digitsOf(value: TemplateValue, type: string): string {
 /** Returns a number with a fixed number of decimals, as the format type `f` does. */
 function fixedText(number: number, decimals: number): string {
   if (decimals > MAX_WIDTH) return unsupported(`a precision of more than ${MAX_WIDTH}`);
-  if (Number.isFinite(number)) return fixed(number, decimals);
-  return Number.isNaN(number) ? "nan" : number > 0 ? "inf" : "-inf";
+  return Number.isFinite(number) ? fixed(number, decimals) : floatText(number);
 }
 
-/** Puts `plus` in front of a number that is not negative. */
+/** Puts `plus`, the sign of positive numbers in the format, in front of a number that is not negative. */
 function signed(text: string, plus: string): string {
   return text.startsWith("-") ? text : plus + text;
 }
 
-/** Pads a text to a width, by alignment: `<` left, `>` right, `^` centered, `=` with the padding between sign and digits. */
+/**
+ * Pads a text to a width.
+ *
+ * @param align - Position of the text: `<` left, `>` right, `^` centered, `=` with the padding between sign and digits.
+ * @param fill - Character to pad with.
+ */
 function padded(meter: Meter, text: string, width: number, align: string, fill: string): string {
   if (width > MAX_WIDTH) return unsupported(`a width of more than ${MAX_WIDTH}`);
   const missing = width - lengthOf(text);
@@ -141,8 +143,8 @@ function padded(meter: Meter, text: string, width: number, align: string, fill: 
     case "^":
       return fill.repeat(Math.floor(missing / 2)) + text + fill.repeat(Math.ceil(missing / 2));
     case "=": {
-      const at = /^[+\- ]/.test(text) ? 1 : 0;
-      return text.slice(0, at) + fill.repeat(missing) + text.slice(at);
+      const signLength = /^[+\- ]/.test(text) ? 1 : 0;
+      return text.slice(0, signLength) + fill.repeat(missing) + text.slice(signLength);
     }
     default:
       return fill.repeat(missing) + text;
@@ -155,67 +157,87 @@ const SPEC = /^(?:([^]?)([<>=^]))?([-+ ])?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([a-z
 /** Returns `template.format(*args, **keywords)`. Field names are positions and names, without attributes and indices. */
 export function formatBraces(meter: Meter, template: string, args: readonly TemplateValue[], keywords: Keywords): string {
   meter.chargeText(template.length);
-  let next = 0;
+  let usedArgs = 0;
+  const positionalValue = (position: string): TemplateValue => {
+    const value = args[position === "" ? usedArgs : Number(position)];
+    if (position === "") usedArgs++;
+    if (value === undefined) throw new TemplateFailure("IndexError: Replacement index out of range for positional args tuple");
+    return value;
+  };
+  const keywordValue = (name: string): TemplateValue => {
+    const value = keywords.get(name);
+    if (value === undefined) throw new TemplateFailure(`KeyError: '${name}'`);
+    return value;
+  };
   const limited = limitedSum(meter);
-  const text = template.replaceAll(/\{\{|\}\}|\{([^{}]*)\}|[{}]/g, (whole, field: string | undefined) => {
-    if (whole === "{{" || whole === "}}") return whole.charAt(0);
+  const text = template.replaceAll(/\{\{|\}\}|\{([^{}]*)\}|[{}]/g, (source, field: string | undefined) => {
+    if (source === "{{" || source === "}}") return source.charAt(0);
     if (field === undefined) return unsupported("`format` with nested or single braces");
     const match = /^([^!:]*)(?:!([rsa]))?(?::(.*))?$/s.exec(field);
-    const [, name = "", conversion, spec = ""] = match ?? unsupported(`the format field \`${whole}\``);
-    let value: TemplateValue | undefined;
-    if (name === "" || /^\d+$/.test(name)) {
-      value = args[name === "" ? next++ : Number(name)];
-      if (value === undefined) throw new TemplateFailure("IndexError: Replacement index out of range for positional args tuple");
-    } else {
-      if (/[.[]/.test(name)) return unsupported(`the format field \`${whole}\``);
-      value = keywords.get(name);
-      if (value === undefined) throw new TemplateFailure(`KeyError: '${name}'`);
-    }
+    const [, name = "", conversion, spec = ""] = match ?? unsupported(`the format field \`${source}\``);
+    if (/[.[]/.test(name)) return unsupported(`the format field \`${source}\``);
+    const value = /^\d*$/.test(name) ? positionalValue(name) : keywordValue(name);
     if (conversion === "a") return unsupported("the conversion `!a`");
-    if (conversion !== undefined) value = conversion === "r" ? repr(meter, value) : toText(meter, value);
-    return limited(formatValue(meter, value, spec));
+    if (conversion === undefined) return limited(formatValue(meter, value, spec));
+    return limited(formatValue(meter, conversion === "r" ? repr(meter, value) : toText(meter, value), spec));
   });
-  return meter.made(text);
+  return meter.chargeResult(text);
 }
 
-/** Returns `format(value, spec)`. */
-function formatValue(meter: Meter, value: TemplateValue, spec: string): string {
-  if (spec === "") return toText(meter, value);
-  const match = SPEC.exec(spec);
-  if (match === null) return unsupported(`the format specification \`${spec}\``);
-  const [, fill, align, plus, alternate, zero, width, group, precision, type] = match;
-  if (alternate !== undefined) return unsupported(`the format specification \`${spec}\``);
-  const isReal = type !== undefined && "fF%".includes(type);
-  const number = typeof value === "boolean" && type === undefined ? undefined : isReal ? toReal(value) : toNumber(value);
-  let body: string;
-  let side: string;
-  if (typeof value === "string") {
-    if ((type !== undefined && type !== "s") || plus !== undefined || group !== undefined)
-      return unsupported(`the format specification \`${spec}\` of a str`);
-    body = precision === undefined ? value : value.slice(0, unitAt(value, Number(precision)));
-    side = align ?? "<";
-    if (zero !== undefined || align === "=") return unsupported(`the format specification \`${spec}\` of a str`);
-  } else if (number === undefined) return unsupported(`the format specification \`${spec}\` of a value of type \`${typeName(value)}\``);
-  else {
-    body = numberBody(value, number, type, precision === undefined ? undefined : Number(precision), spec);
-    if (group !== undefined) {
-      if (zero !== undefined) return unsupported(`the format specification \`${spec}\``);
-      body = body.replace(/^-?\d+/, (digits) => digits.replaceAll(/\B(?=(\d{3})+$)/g, group));
-    }
-    body = signed(body, plus === "-" || plus === undefined ? "" : plus);
-    side = align ?? (zero === undefined ? ">" : "=");
+/** Format specification of `str.format`; see {@link SPEC} for its parts. */
+interface FormatSpec {
+  /** Source of the specification, for messages. */
+  readonly source: string;
+  readonly align: string | undefined;
+  readonly plus: string | undefined;
+  readonly zero: string | undefined;
+  readonly group: string | undefined;
+  readonly precision: number | undefined;
+  readonly type: string | undefined;
+}
+
+/** Returns `format(value, source)`. */
+function formatValue(meter: Meter, value: TemplateValue, source: string): string {
+  if (source === "") return toText(meter, value);
+  const match = SPEC.exec(source);
+  if (match === null) return unsupported(`the format specification \`${source}\``);
+  const [, fill, align, plus, alternate, zero, width, group, precisionText, type] = match;
+  if (alternate !== undefined) return unsupported(`the format specification \`${source}\``);
+  const precision = precisionText === undefined ? undefined : Number(precisionText);
+  const spec: FormatSpec = { source, align, plus, zero, group, precision, type };
+  const isText = typeof value === "string";
+  const body = isText ? textBody(value, spec) : numberBody(value, spec);
+  const defaultAlign = isText ? "<" : zero === undefined ? ">" : "=";
+  const defaultFill = zero === undefined || align !== undefined ? " " : "0";
+  return padded(meter, body, Number(width ?? 0), align ?? defaultAlign, fill === undefined || fill === "" ? defaultFill : fill);
+}
+
+/** Returns a text in a format of `str.format`, without padding. */
+function textBody(text: string, { source, align, plus, zero, group, precision, type }: FormatSpec): string {
+  const isSupported =
+    (type === undefined || type === "s") && plus === undefined && group === undefined && zero === undefined && align !== "=";
+  if (!isSupported) return unsupported(`the format specification \`${source}\` of a str`);
+  return precision === undefined ? text : text.slice(0, unitAt(text, precision));
+}
+
+/** Returns a number in a format of `str.format`, with its sign and separators, without padding. */
+function numberBody(value: TemplateValue, spec: FormatSpec): string {
+  const { source, plus, zero, group, type } = spec;
+  const number = type !== undefined && "fF%".includes(type) ? toReal(value) : toNumber(value);
+  // Without a type, Python prints a boolean as text.
+  if (number === undefined || (typeof value === "boolean" && type === undefined)) {
+    return unsupported(`the format specification \`${source}\` of a value of type \`${typeName(value)}\``);
   }
-  return padded(
-    meter,
-    body,
-    Number(width ?? 0),
-    side,
-    fill === undefined || fill === "" ? (zero === undefined || align !== undefined ? " " : "0") : fill,
-  );
+  let body = plainNumber(value, number, spec);
+  if (group !== undefined) {
+    if (zero !== undefined) return unsupported(`the format specification \`${source}\``);
+    body = body.replace(/^-?\d+/, (digits) => digits.replaceAll(/\B(?=(\d{3})+$)/g, group));
+  }
+  return signed(body, plus === "-" || plus === undefined ? "" : plus);
 }
 
-/** Returns a number in a format of `str.format`, without separators and padding. */
-function numberBody(value: TemplateValue, number: number, type: string | undefined, precision: number | undefined, spec: string): string {
+/** Returns a number in the format type and precision of `str.format`; `number` is `value` as a JavaScript number. */
+function plainNumber(value: TemplateValue, number: number, { source, precision, type }: FormatSpec): string {
   switch (type) {
     case "f":
     case "F":
@@ -228,10 +250,10 @@ function numberBody(value: TemplateValue, number: number, type: string | undefin
     case "X":
     case "o":
     case "b": {
-      if (isFloat(value) || precision !== undefined) return unsupported(`the format specification \`${spec}\` of a ${typeName(value)}`);
+      if (isFloat(value) || precision !== undefined) return unsupported(`the format specification \`${source}\` of a ${typeName(value)}`);
       return digitsOf(value, type ?? "d");
     }
     default:
-      return unsupported(`the format specification \`${spec}\``);
+      return unsupported(`the format specification \`${source}\``);
   }
 }

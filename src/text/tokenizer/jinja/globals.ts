@@ -16,36 +16,37 @@ const STEPS_PER_DIRECTIVE = 100;
 function range(args: readonly TemplateValue[], keywords: Keywords): Range {
   if (keywords.size > 0) return typeError("range() takes no keyword arguments");
   if (args.length === 0 || args.length > 3) return typeError(`range expected 1 to 3 arguments, got ${args.length}`);
-  const [first = 0, second = 0, step = 1] = args.map((value) =>
+  const integers = args.map((value) =>
     typeof value === "bigint" ? unsupported("`range` with integers beyond 2**53") : index(value, "range()"),
   );
+  const [first = 0, second = 0, step = 1] = integers;
   if (step === 0) return valueError("range() arg 3 must not be zero");
-  const made = args.length === 1 ? new Range(0, first, 1) : new Range(first, second, step);
-  if (made.length > MAX_RANGE) {
+  const result = args.length === 1 ? new Range(0, first, 1) : new Range(first, second, step);
+  if (result.length > MAX_RANGE) {
     throw new TemplateFailure(`OverflowError: Range too big. The sandbox blocks ranges larger than MAX_RANGE (${MAX_RANGE}).`);
   }
-  return made;
+  return result;
 }
 
 /** Python's `dict(…)`: copies a mapping or an iterable of pairs, then adds the keywords. */
 function dict(meter: Meter, args: readonly TemplateValue[], keywords: Keywords): Dict {
   if (args.length > 1) return typeError(`dict expected at most 1 argument, got ${args.length}`);
-  const made = new Dict();
+  const result = new Dict();
   const [source] = args;
-  if (source instanceof Dict) for (const [key, value] of source.entries()) made.set(key, value);
+  if (source instanceof Dict) for (const [key, value] of source.entries()) result.set(key, value);
   else if (source instanceof Undefined) return source.fail();
   else if (source instanceof Namespace) return typeError("'Namespace' object is not iterable");
   else if (source !== undefined) {
     for (const pair of iterateValue(meter, source)) {
-      const [key, value, ...rest] = itemsOf(meter, pair);
-      if (key === undefined || value === undefined || rest.length > 0)
-        return valueError("dictionary update sequence element has not length 2");
-      made.set(key, value);
+      const items = itemsOf(meter, pair);
+      if (items.length !== 2) return valueError("dictionary update sequence element has not length 2");
+      const [key, value] = items as readonly [TemplateValue, TemplateValue];
+      result.set(key, value);
     }
   }
-  meter.charge(made.size + keywords.size);
-  for (const [key, value] of keywords) made.set(key, value);
-  return made;
+  meter.charge(result.size + keywords.size);
+  for (const [key, value] of keywords) result.set(key, value);
+  return result;
 }
 
 /** Global names of Python's Jinja that this engine does not support; reading one fails with a message that names it. */
@@ -69,7 +70,7 @@ export const GLOBALS: ReadonlyMap<string, TemplateValue> = new Map<string, Templ
       if (typeof format !== "string") return typeError("strftime_now() expects a text");
       meter.chargeText(format.length * 4);
       meter.charge((format.split("%").length - 1) * STEPS_PER_DIRECTIVE);
-      return meter.made(strftime(new Date(), format));
+      return meter.chargeResult(strftime(new Date(), format));
     }),
   ],
 ]);

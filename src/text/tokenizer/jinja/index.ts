@@ -43,7 +43,7 @@ export interface Template {
  */
 export function compile(source: string): Template {
   const statements = parseTemplate(source);
-  const { run, own } = compileStatements(statements);
+  const { run, localNames } = compileStatements(statements);
   return {
     names: readNames(statements),
     render(variables, limits) {
@@ -52,7 +52,7 @@ export function compile(source: string): Template {
       for (const [name, value] of Object.entries(variables)) if (value !== undefined) globals.set(name, fromJson(value));
       const output = new Output(meter);
       try {
-        run(globals.inner(own), output);
+        run(globals.child(localNames), output);
       } catch (error) {
         // A template can nest values so deeply that comparing or printing them exhausts the stack.
         if (error instanceof RangeError) throw new TemplateFailure("RecursionError: a value is nested too deeply", { cause: error });

@@ -10,7 +10,7 @@ import { MAX_DIGITS } from "./numbers.ts";
 import { isAllSpace, strip, WHITE_SPACE } from "./text.ts";
 import { float, int, type TemplateValue } from "./values.ts";
 
-/** Kind of a token. `data` is text outside of tags, `text` a string literal, `end` the end of the template. */
+/** Kind of a token. `data` is text outside of tags, `text` a string literal, `print` is `{{ … }}`, `block` is `{% … %}`. */
 export type TokenKind =
   | "data"
   | "begin-print"
@@ -34,20 +34,36 @@ export interface Token {
   readonly line: number;
 }
 
-// Patterns with the flag `y` are matched at the current position.
+// Patterns with the flag `y` are matched at the current position, patterns with the flag `g` are searched for from there.
 const SPACE = `[${WHITE_SPACE}]`;
-const SKIPPED = new RegExp(`${SPACE}+`, "y");
+const SPACES_IN_TAG = new RegExp(`${SPACE}+`, "y");
 const FLOAT = /(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?e[+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)/iy;
 const INTEGER = /0b(?:_?[01])+|0o(?:_?[0-7])+|0x(?:_?[\da-f])+|[1-9](?:_?\d)*|0(?:_?0)*/iy;
 const NAME = /[\p{L}\p{N}\p{M}\p{Pc}]+/uy;
 const TEXT = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/sy;
 const OPERATOR = /\/\/|\*\*|==|!=|>=|<=|[-+/*%~[\](){}><=.:|,;]/y;
 const RAW = new RegExp(`\\{%[-+]?${SPACE}*raw${SPACE}*(?:-%\\}${SPACE}*|%\\})`, "y");
+/** Group: mark after `{%`, which says how much white space before the tag is removed. */
 const END_RAW = new RegExp(`\\{%([-+]?)${SPACE}*endraw${SPACE}*(?:\\+%\\}|-%\\}${SPACE}*|%\\}\\n?)`, "g");
 const BLOCK_END = new RegExp(`\\+%\\}|-%\\}${SPACE}*|%\\}\\n?`, "y");
 const PRINT_END = new RegExp(`-\\}\\}${SPACE}*|\\}\\}`, "y");
 const COMMENT_END = new RegExp(`\\+#\\}|-#\\}${SPACE}*|#\\}\\n?`, "g");
+/** Escape in a string literal. Groups: two, four or eight hexadecimal digits, octal digits, another character. */
 const ESCAPE = /\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([0-7]{1,3})|(.))/gs;
+/** Texts of the escapes of one character; a backslash before a line end removes it. */
+const ESCAPES: Readonly<Record<string, string>> = {
+  "\n": "",
+  "\\": "\\",
+  "'": "'",
+  '"': '"',
+  a: "\x07",
+  b: "\b",
+  f: "\f",
+  n: "\n",
+  r: "\r",
+  t: "\t",
+  v: "\v",
+};
 /** Closing bracket of each opening bracket. */
 const CLOSING: Readonly<Record<string, string>> = { "{": "}", "(": ")", "[": "]" };
 
@@ -64,7 +80,7 @@ export function tokenize(template: string): Token[] {
 class Lexer {
   readonly #source: string;
   readonly #tokens: Token[] = [];
-  #at = 0;
+  #position = 0;
   #line = 1;
   /** Whether the current position is at the start of a line. */
   #startsLine = true;
@@ -75,7 +91,7 @@ class Lexer {
   }
 
   run(): Token[] {
-    while (this.#at < this.#source.length) this.#piece();
+    while (this.#position < this.#source.length) this.#readTextAndTag();
     this.#push("end", "");
     return this.#tokens;
   }
@@ -90,39 +106,39 @@ class Lexer {
 
   /** Moves the current position, and counts the lines that it passes. */
   #advance(length: number): void {
-    const passed = this.#source.slice(this.#at, this.#at + length);
+    const passed = this.#source.slice(this.#position, this.#position + length);
     this.#line += passed.split("\n").length - 1;
     this.#startsLine = passed.endsWith("\n");
-    this.#at += length;
+    this.#position += length;
   }
 
   #match(pattern: RegExp): string | undefined {
-    pattern.lastIndex = this.#at;
+    pattern.lastIndex = this.#position;
     return pattern.exec(this.#source)?.[0];
   }
 
-  /** Reads text up to the next tag, and the tag. */
-  #piece(): void {
+  /** Reads the text up to the next tag, and the tag. */
+  #readTextAndTag(): void {
     const source = this.#source;
-    let open = source.indexOf("{", this.#at);
-    while (open >= 0 && !"{%#".includes(source.charAt(open + 1) || " ")) open = source.indexOf("{", open + 1);
-    if (open < 0) {
-      this.#push("data", source.slice(this.#at));
-      this.#at = source.length;
+    let tagStart = source.indexOf("{", this.#position);
+    while (tagStart >= 0 && !/[{%#]/.test(source.charAt(tagStart + 1))) tagStart = source.indexOf("{", tagStart + 1);
+    if (tagStart < 0) {
+      this.#push("data", source.slice(this.#position));
+      this.#position = source.length;
       return;
     }
-    const kind = source.charAt(open + 1);
-    const mark = source.charAt(open + 2);
-    this.#data(source.slice(this.#at, open), mark, kind !== "{");
-    this.#advance(open - this.#at);
-    if (kind === "%") {
+    const tagCharacter = source.charAt(tagStart + 1);
+    const mark = source.charAt(tagStart + 2);
+    this.#pushData(source.slice(this.#position, tagStart), mark, tagCharacter !== "{");
+    this.#advance(tagStart - this.#position);
+    if (tagCharacter === "%") {
       const raw = this.#match(RAW);
-      if (raw !== undefined) return this.#raw(raw.length);
+      if (raw !== undefined) return this.#readRawBlock(raw.length);
     }
     this.#advance(mark === "-" || mark === "+" ? 3 : 2);
-    if (kind === "#") this.#comment();
-    else if (kind === "%") this.#tag("begin-block", "end-block", BLOCK_END);
-    else this.#tag("begin-print", "end-print", PRINT_END);
+    if (tagCharacter === "#") this.#skipComment();
+    else if (tagCharacter === "%") this.#readTag("begin-block", "end-block", BLOCK_END);
+    else this.#readTag("begin-print", "end-print", PRINT_END);
   }
 
   /**
@@ -131,81 +147,87 @@ class Lexer {
    * @param mark - First character inside of the tag: `-` removes all white space, `+` none.
    * @param isBlock - Whether the tag is a block or comment, which removes the white space before it at the start of a line.
    */
-  #data(text: string, mark: string, isBlock: boolean): void {
+  #pushData(text: string, mark: string, isBlock: boolean): void {
     let data = text;
     if (mark === "-") data = strip(text, "right");
     else if (mark !== "+" && isBlock) {
       const lineStart = text.lastIndexOf("\n") + 1;
-      if ((lineStart > 0 || this.#startsLine) && isAllSpace(text.slice(lineStart))) data = text.slice(0, lineStart);
+      const hasLineStart = lineStart > 0 || this.#startsLine;
+      if (hasLineStart && isAllSpace(text.slice(lineStart))) data = text.slice(0, lineStart);
     }
     if (data !== "") this.#push("data", data);
   }
 
-  /** Skips the rest of a comment. */
-  #comment(): void {
+  /** Skips a comment from behind its `{#` to its end. */
+  #skipComment(): void {
     // Like Python's Jinja, accepts a comment or raw block that begins at the very end of the template.
-    if (this.#at >= this.#source.length) return;
-    COMMENT_END.lastIndex = this.#at;
-    const end = COMMENT_END.exec(this.#source) ?? this.#fail("Missing end of comment tag");
-    this.#advance(end.index + end[0].length - this.#at);
+    if (this.#position >= this.#source.length) return;
+    COMMENT_END.lastIndex = this.#position;
+    const closing = COMMENT_END.exec(this.#source) ?? this.#fail("Missing end of comment tag");
+    this.#advance(closing.index + closing[0].length - this.#position);
   }
 
-  /** Reads a raw block, in which tags are text; `length` is the length of its opening tag. */
-  #raw(length: number): void {
-    this.#advance(length);
-    if (this.#at >= this.#source.length) return;
-    END_RAW.lastIndex = this.#at;
-    const end = END_RAW.exec(this.#source) ?? this.#fail("Missing end of raw directive");
-    this.#data(this.#source.slice(this.#at, end.index), end[1] ?? "", true);
-    this.#advance(end.index + end[0].length - this.#at);
+  /** Reads a raw block, in which tags are text, from its opening tag of `openingLength` characters to its closing tag. */
+  #readRawBlock(openingLength: number): void {
+    this.#advance(openingLength);
+    if (this.#position >= this.#source.length) return;
+    END_RAW.lastIndex = this.#position;
+    const closing = END_RAW.exec(this.#source) ?? this.#fail("Missing end of raw directive");
+    this.#pushData(this.#source.slice(this.#position, closing.index), closing[1] ?? "", true);
+    this.#advance(closing.index + closing[0].length - this.#position);
   }
 
-  /** Reads the tokens of `{% … %}` or `{{ … }}`. */
-  #tag(begin: TokenKind, end: TokenKind, closing: RegExp): void {
-    /** Closing brackets of the open brackets. */
-    const open: string[] = [];
-    this.#push(begin, "");
-    while (this.#at < this.#source.length) {
-      const closed = open.length === 0 ? this.#match(closing) : undefined;
+  /** Reads the tokens of `{% … %}` or `{{ … }}` from behind its opening. A closing inside of brackets is not the end of the tag. */
+  #readTag(beginKind: TokenKind, endKind: TokenKind, closing: RegExp): void {
+    const expectedBrackets: string[] = [];
+    this.#push(beginKind, "");
+    while (this.#position < this.#source.length) {
+      const closed = expectedBrackets.length === 0 ? this.#match(closing) : undefined;
       if (closed !== undefined) {
-        this.#push(end, "");
+        this.#push(endKind, "");
         this.#advance(closed.length);
         return;
       }
-      const space = this.#match(SKIPPED);
-      if (space === undefined) this.#token(open);
+      const space = this.#match(SPACES_IN_TAG);
+      if (space === undefined) this.#readToken(expectedBrackets);
       else this.#advance(space.length);
     }
     // Without a closing, the parser reports the unexpected end.
   }
 
-  /** Reads one token inside of a tag. */
-  #token(open: string[]): void {
+  /**
+   * Reads one token inside of a tag.
+   *
+   * @param expectedBrackets - Closing brackets of the open brackets, innermost last. Updated for a bracket.
+   */
+  #readToken(expectedBrackets: string[]): void {
     const real = this.#match(FLOAT);
-    if (real !== undefined) return this.#literal("number", real, float(Number(real.replaceAll("_", ""))));
-    const whole = this.#match(INTEGER);
-    if (whole !== undefined && whole.length > MAX_DIGITS) this.#fail(`an integer of more than ${MAX_DIGITS} digits`);
-    if (whole !== undefined) return this.#literal("number", whole, int(BigInt(whole.replaceAll("_", "").replace(/^0+$/, "0"))));
+    if (real !== undefined) return this.#pushLiteral("number", real, float(Number(real.replaceAll("_", ""))));
+    const integer = this.#match(INTEGER);
+    if (integer !== undefined) {
+      if (integer.length > MAX_DIGITS) this.#fail(`an integer of more than ${MAX_DIGITS} digits`);
+      return this.#pushLiteral("number", integer, int(BigInt(integer.replaceAll("_", ""))));
+    }
     const name = this.#match(NAME);
     if (name !== undefined) {
       if (!/^[\p{ID_Start}_][\p{ID_Continue}]*$/u.test(name)) this.#fail("Invalid character in identifier");
-      return this.#literal("name", name, null);
+      return this.#pushLiteral("name", name, null);
     }
     const text = this.#match(TEXT);
-    if (text !== undefined) return this.#literal("text", text, this.#unescape(text.slice(1, -1)));
+    if (text !== undefined) return this.#pushLiteral("text", text, this.#unescape(text.slice(1, -1)));
     const operator = this.#match(OPERATOR);
-    if (operator === undefined) this.#fail(`unexpected char ${JSON.stringify(this.#source.charAt(this.#at))}`);
+    if (operator === undefined) this.#fail(`unexpected char ${JSON.stringify(this.#source.charAt(this.#position))}`);
     const closing = CLOSING[operator];
-    if (closing !== undefined) open.push(closing);
+    if (closing !== undefined) expectedBrackets.push(closing);
     else if (operator === "}" || operator === ")" || operator === "]") {
-      const expected = open.pop();
+      const expected = expectedBrackets.pop();
       if (expected !== operator) this.#fail(`unexpected '${operator}'${expected === undefined ? "" : `, expected '${expected}'`}`);
     }
     this.#push("operator", operator);
     this.#advance(operator.length);
   }
 
-  #literal(kind: TokenKind, source: string, value: TemplateValue): void {
+  #pushLiteral(kind: TokenKind, source: string, value: TemplateValue): void {
     this.#push(kind, source, value);
     this.#advance(source.length);
   }
@@ -213,8 +235,8 @@ class Lexer {
   /** Reads the escapes of a text as Python's `unicode-escape` does; a backslash before another character stays. */
   #unescape(text: string): string {
     if (!text.includes("\\")) return text;
-    return text.replaceAll(ESCAPE, (whole, x?: string, u?: string, long?: string, octal?: string, other = "") => {
-      const hex = x ?? u ?? long;
+    return text.replaceAll(ESCAPE, (whole, hex2?: string, hex4?: string, hex8?: string, octal?: string, other = "") => {
+      const hex = hex2 ?? hex4 ?? hex8;
       if (hex !== undefined || octal !== undefined) {
         const code = hex === undefined ? Number.parseInt(octal ?? "", 8) : Number.parseInt(hex, 16);
         if (code > 0x10ffff) this.#fail("illegal Unicode character");
@@ -228,18 +250,3 @@ class Lexer {
     });
   }
 }
-
-/** Texts of the escapes of one character; a backslash before a line end removes it. */
-const ESCAPES: Readonly<Record<string, string>> = {
-  "\n": "",
-  "\\": "\\",
-  "'": "'",
-  '"': '"',
-  a: "\x07",
-  b: "\b",
-  f: "\f",
-  n: "\n",
-  r: "\r",
-  t: "\t",
-  v: "\v",
-};

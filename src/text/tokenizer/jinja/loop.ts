@@ -11,11 +11,13 @@ export class Loop extends PyObject {
   /** Number of recursive calls of the loop around this one. */
   readonly #depth: number;
   readonly #recursion: ((iterable: TemplateValue, depth: number) => TemplateValue) | undefined;
+  /** Elements that are not read yet. */
   #iterator: Iterator<TemplateValue>;
   #size: number | undefined;
+  /** Position of the current element; -1 before the first one. */
   #index = -1;
-  /** Element that is read ahead; undefined before the first and after the last element. */
-  #next: IteratorResult<TemplateValue> | undefined;
+  /** Result of the iterator that is read ahead; undefined if none is. */
+  #peeked: IteratorResult<TemplateValue> | undefined;
   #previous: TemplateValue | undefined;
   #current: TemplateValue | undefined;
   /** Arguments of the last call of `loop.changed`. */
@@ -23,6 +25,7 @@ export class Loop extends PyObject {
 
   /**
    * @param size - Number of elements; undefined if it is known only after reading them.
+   * @param depth - Number of recursive calls of the loop around this one.
    * @param recursion - Renders the body again over other elements; undefined unless the loop is `recursive`.
    */
   constructor(
@@ -41,7 +44,7 @@ export class Loop extends PyObject {
   /** Moves to the next element; undefined at the end. */
   advance(): TemplateValue | undefined {
     const next = this.#peek();
-    this.#next = undefined;
+    this.#peeked = undefined;
     if (next.done === true) return undefined;
     this.#index++;
     this.#previous = this.#current;
@@ -51,20 +54,23 @@ export class Loop extends PyObject {
 
   /** Returns the next element, without moving to it. */
   #peek(): IteratorResult<TemplateValue> {
-    return (this.#next ??= this.#iterator.next());
+    this.#peeked ??= this.#iterator.next();
+    return this.#peeked;
   }
 
   /** Returns the number of elements; reads all of them if it is unknown. */
   #length(): number {
     if (this.#size === undefined) {
-      const rest: TemplateValue[] = [];
-      for (let next = this.#iterator.next(); next.done !== true; next = this.#iterator.next()) rest.push(next.value);
-      this.#iterator = rest.values();
-      this.#size = rest.length + this.#index + 1 + (this.#next !== undefined && this.#next.done !== true ? 1 : 0);
+      const remaining: TemplateValue[] = [];
+      for (let next = this.#iterator.next(); next.done !== true; next = this.#iterator.next()) remaining.push(next.value);
+      this.#iterator = remaining.values();
+      const hasPeekedElement = this.#peeked !== undefined && this.#peeked.done !== true;
+      this.#size = this.#index + 1 + (hasPeekedElement ? 1 : 0) + remaining.length;
     }
     return this.#size;
   }
 
+  /** Attributes that a template can read, as in Jinja's documentation of `for`. */
   static readonly #attributes: Readonly<Record<string, (loop: Loop, meter: Meter) => TemplateValue>> = {
     index: (loop) => loop.#index + 1,
     index0: (loop) => loop.#index,
@@ -110,6 +116,6 @@ export class Loop extends PyObject {
       throw new TemplateFailure("TypeError: The loop must have the 'recursive' marker to be called recursively.");
     }
     if (args.length !== 1) return typeError("loop() takes exactly one argument");
-    return meter.deeper(() => recursion(args[0] as TemplateValue, this.#depth + 1));
+    return meter.runNested(() => recursion(args[0] as TemplateValue, this.#depth + 1));
   }
 }

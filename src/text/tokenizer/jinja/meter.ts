@@ -1,4 +1,7 @@
-/** Limits of one rendering. They count steps, not time, so that the same template and input always stop at the same place. */
+/**
+ * Limits of one rendering. They count steps, not time, so that the same template and input always stop at the same place. A function that
+ * does more than a constant amount of work charges the meter before it starts.
+ */
 
 import { TemplateLimitReached } from "./errors.ts";
 
@@ -6,9 +9,10 @@ import { TemplateLimitReached } from "./errors.ts";
 const CHARACTERS_PER_STEP = 32;
 /** Number of characters that are copied in about the time of one step. */
 const COPIED_PER_STEP = 256;
-
 /** Number of UTF-16 units that are split into code points in about the time of one step. */
 const SPLIT_PER_STEP = 8;
+/** Max length of a pattern that is searched for at the cost of one linear pass; a longer one costs in proportion to its length. */
+const SHORT_PATTERN_LENGTH = 16;
 
 /** Max nesting of macro calls and recursive loops. */
 const MAX_DEPTH = 150;
@@ -48,9 +52,9 @@ export class Meter {
     this.charge(length / CHARACTERS_PER_STEP);
   }
 
-  /** Charges a search for `pattern` characters in `text` characters. Its worst case takes the product of both lengths. */
-  chargeSearch(text: number, pattern: number): void {
-    this.charge((text * Math.max(1, pattern / 16)) / CHARACTERS_PER_STEP);
+  /** Charges a search for a pattern in a text. Its worst case takes the product of both lengths. */
+  chargeSearch(textLength: number, patternLength: number): void {
+    this.charge((textLength * Math.max(1, patternLength / SHORT_PATTERN_LENGTH)) / CHARACTERS_PER_STEP);
   }
 
   /** Charges a copy of `length` characters. */
@@ -90,8 +94,8 @@ export class Meter {
     return parts.join(separator);
   }
 
-  /** Checks the length of a text that an operation made, charges its copy, and returns it. */
-  made(text: string): string {
+  /** Checks the length of the text that an operation returns, charges its copy, and returns it. */
+  chargeResult(text: string): string {
     this.checkLength(text.length);
     this.chargeCopy(text.length);
     return text;
@@ -102,7 +106,7 @@ export class Meter {
    *
    * @throws TemplateLimitReached when calls nest too deeply.
    */
-  deeper<T>(run: () => T): T {
+  runNested<T>(run: () => T): T {
     if (this.#depth >= MAX_DEPTH) throw new TemplateLimitReached(`its macros and recursive loops nest more than ${MAX_DEPTH} deep`);
     this.#depth++;
     try {

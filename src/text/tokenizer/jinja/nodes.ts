@@ -1,9 +1,9 @@
-/** Syntax tree of a template. */
+/** Syntax tree of a template: the parser (`parser.ts`) builds it, and the compiler (`statements.ts`) turns it to functions. */
 
 import type { Arithmetic } from "./numbers.ts";
 import type { TemplateValue } from "./values.ts";
 
-/** Arguments of a call: `(positional, name=value, *rest, **keywords)`. */
+/** Arguments of a call, in Python's order: `(positional, named=value, *rest, **keywords)`. */
 export interface Arguments {
   readonly positional: readonly TemplateExpression[];
   readonly named: readonly { readonly name: string; readonly value: TemplateExpression }[];
@@ -64,7 +64,7 @@ export type Target =
   | { readonly kind: "tuple"; readonly items: readonly Target[] };
 
 /** Name, parameters and body of a macro; also of the body of a call block, which is the macro `caller`. */
-export interface Signature {
+export interface MacroDefinition {
   readonly name: string;
   /** Parameters with their defaults (`otherwise`). */
   readonly parameters: readonly { readonly name: string; readonly otherwise: TemplateExpression | undefined }[];
@@ -104,9 +104,9 @@ export type Statement =
       readonly filter: TemplateExpression | undefined;
       readonly body: readonly Statement[];
     }
-  | { readonly kind: "macro"; readonly macro: Signature }
+  | { readonly kind: "macro"; readonly macro: MacroDefinition }
   /** `{% call macro() %}…{% endcall %}`. */
-  | { readonly kind: "call-block"; readonly call: TemplateExpression & { readonly kind: "call" }; readonly caller: Signature }
+  | { readonly kind: "call-block"; readonly call: TemplateExpression & { readonly kind: "call" }; readonly caller: MacroDefinition }
   | { readonly kind: "filter-block"; readonly filter: TemplateExpression; readonly body: readonly Statement[] }
   | {
       readonly kind: "with";
@@ -114,5 +114,5 @@ export type Statement =
       readonly values: readonly TemplateExpression[];
       readonly body: readonly Statement[];
     }
-  /** `{% generation %}`, which marks the text of the assistant: only a scope of its own. */
+  /** `{% generation %}`, which marks the text of the assistant. The rendering only gives it a scope. */
   | { readonly kind: "scope"; readonly body: readonly Statement[] };

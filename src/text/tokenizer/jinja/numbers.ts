@@ -1,4 +1,4 @@
-/** Arithmetic of Python: integers up to 2**53, floats, and the signs of `//` and `%`. */
+/** Numbers of Python: arithmetic of integers up to 2**53 and floats, with the signs of `//` and `%`; reading, rounding and formatting. */
 
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import { strip } from "./text.ts";
@@ -75,35 +75,45 @@ function compute(operator: Arithmetic, a: number, b: number): number {
     case "//":
     case "%": {
       if (b === 0) throw new TemplateFailure("ZeroDivisionError: division or modulo by zero");
-      let remainder = a % b;
-      if (remainder !== 0) {
-        if (b < 0 !== remainder < 0) remainder += b;
-      } else remainder = b < 0 ? -0 : 0;
-      if (operator === "%") return remainder;
-      const quotient = (a - remainder) / b;
-      if (quotient === 0) return a / b < 0 || Object.is(a / b, -0) ? -0 : 0;
-      const whole = Math.floor(quotient);
-      return quotient - whole > 0.5 ? whole + 1 : whole;
+      const remainder = modulo(a, b);
+      return operator === "%" ? remainder : floorQuotient(a, b, remainder);
     }
   }
 }
 
-/** Returns a finite float as integers: it equals `mantissa * 2 ** scale`. */
-function partsOf(value: number): { readonly mantissa: bigint; readonly scale: number } {
+/** Returns `a % b` of Python, which has the sign of the divisor. */
+function modulo(a: number, b: number): number {
+  const remainder = a % b;
+  if (remainder === 0) return b < 0 ? -0 : 0;
+  return b < 0 === remainder < 0 ? remainder : remainder + b;
+}
+
+/** Returns `a // b` of Python, computed from its remainder as CPython does for floats. */
+function floorQuotient(a: number, b: number, remainder: number): number {
+  const quotient = (a - remainder) / b;
+  if (quotient === 0) return a / b < 0 || Object.is(a / b, -0) ? -0 : 0;
+  // The division may be a little too small, although its exact result is an integer.
+  const whole = Math.floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+/** Returns a finite float as integers: it equals `mantissa * 2 ** exponent`. */
+function exactParts(value: number): { readonly mantissa: bigint; readonly exponent: number } {
   const view = new DataView(new ArrayBuffer(8));
   view.setFloat64(0, Math.abs(value));
   const bits = view.getBigUint64(0);
+  // The sign bit is 0 because of `Math.abs`. The exponent has the bias 1023, and the mantissa 52 bits after the binary point.
   const exponentBits = Number(bits >> 52n);
   const mantissa = (bits & 0xfffffffffffffn) | (exponentBits === 0 ? 0n : 1n << 52n);
-  return { mantissa: value < 0 ? -mantissa : mantissa, scale: Math.max(exponentBits, 1) - 1075 };
+  return { mantissa: value < 0 ? -mantissa : mantissa, exponent: Math.max(exponentBits, 1) - 1075 };
 }
 
 /** Returns `-value` or `+value`. */
-export function sign(operator: "-" | "+", value: TemplateValue): TemplateValue {
+export function applySign(operator: "-" | "+", value: TemplateValue): TemplateValue {
   if (value instanceof Undefined) return value.fail();
   if (isFloat(value)) return operator === "+" ? value : float(-(toNumber(value) as number));
   if (typeof value === "bigint") return operator === "+" ? value : -value;
-  const result = arithmetic(operator === "-" ? "*" : "+", value, operator === "-" ? -1 : 0);
+  const result = operator === "-" ? arithmetic("*", value, -1) : arithmetic("+", value, 0);
   return result ?? typeError(`bad operand type for unary ${operator}: '${typeName(value)}'`);
 }
 
@@ -112,15 +122,18 @@ export function parseInteger(text: string, base: number): number | bigint | unde
   if (base !== 0 && (base < 2 || base > 36)) valueError("int() base must be >= 2 and <= 36, or 0");
   const match = /^([+-]?)(0[xX]_?|0[oO]_?|0[bB]_?)?([0-9a-zA-Z]+(?:_[0-9a-zA-Z]+)*)$/.exec(decimalDigits(text));
   if (match === null) return undefined;
-  const [, signText, prefix, raw] = match as unknown as [string, string, string | undefined, string];
-  const prefixBase = { x: 16, o: 8, b: 2 }[prefix?.[1]?.toLowerCase() ?? ""];
-  let digits = raw.replaceAll("_", "");
+  const [, signText, prefix, digitText] = match as unknown as [string, string, string | undefined, string];
+  const prefixLetter = prefix?.charAt(1).toLowerCase() ?? "";
+  const prefixBase = { x: 16, o: 8, b: 2 }[prefixLetter];
+  let digits = digitText.replaceAll("_", "");
   if (digits.length > MAX_DIGITS) return undefined;
   let radix = base;
   if (prefix !== undefined && prefixBase !== undefined) {
     if (base === 0 || base === prefixBase) radix = prefixBase;
+    // In another base, the letter of the prefix may be a digit: `0b1` in base 16.
     else digits = prefix.replace("_", "") + digits;
   } else if (base === 0) {
+    // Python refuses leading zeros here, because `017` was octal once.
     if (/^0+[1-9]/.test(digits)) return undefined;
     radix = 10;
   }
@@ -164,16 +177,16 @@ function decimalDigits(text: string): string {
  * `Number.prototype.toFixed` rounds ties up.
  */
 export function fixed(value: number, decimals: number): string {
-  const { mantissa, scale: exponent } = partsOf(Math.abs(value));
+  const { mantissa, exponent } = exactParts(Math.abs(value));
   const scaled = mantissa * 10n ** BigInt(decimals);
-  let whole = scaled << BigInt(Math.max(0, exponent));
+  let rounded = scaled << BigInt(Math.max(0, exponent));
   if (exponent < 0) {
     const divisor = 1n << BigInt(-exponent);
-    whole = scaled / divisor;
-    const twice = (scaled % divisor) * 2n;
-    if (twice > divisor || (twice === divisor && whole % 2n === 1n)) whole++;
+    rounded = scaled / divisor;
+    const doubledRemainder = (scaled % divisor) * 2n;
+    if (doubledRemainder > divisor || (doubledRemainder === divisor && rounded % 2n === 1n)) rounded++;
   }
-  const digits = whole.toString().padStart(decimals + 1, "0");
+  const digits = rounded.toString().padStart(decimals + 1, "0");
   const text = decimals === 0 ? digits : `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`;
   return (value < 0 || Object.is(value, -0) ? "-" : "") + text;
 }
@@ -182,8 +195,9 @@ export function fixed(value: number, decimals: number): string {
 export function round(value: TemplateValue, digits: number): TemplateValue {
   const number = toNumber(value);
   if (number === undefined) return typeError(`type ${typeName(value)} doesn't define __round__ method`);
-  const isExact = isFloat(value) ? !Number.isFinite(number) || digits > 323 : digits >= 0;
-  if (isExact) return typeof value === "boolean" ? number : value;
+  // An integer has no decimals, and a float none beyond the 323rd that rounding could change.
+  const isUnchanged = isFloat(value) ? !Number.isFinite(number) || digits > 323 : digits >= 0;
+  if (isUnchanged) return typeof value === "boolean" ? number : value;
   if (digits < 0) return unsupported("`round` to fewer than 0 digits");
   return float(Number(fixed(number, digits)));
 }

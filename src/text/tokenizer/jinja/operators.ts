@@ -1,4 +1,4 @@
-/** Operators of template expressions (arithmetic, comparison, `in`), iteration, items and slices. */
+/** Operators of template expressions (arithmetic, comparison, `in`), iteration, items and slices, on values of all types. */
 
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
@@ -12,7 +12,7 @@ const MAX_NESTING = 900;
 
 /** Applies an arithmetic operator, also to texts and lists (`+`, `*`, `%`). */
 export function binary(meter: Meter, operator: Arithmetic, left: TemplateValue, right: TemplateValue): TemplateValue {
-  // The most frequent case.
+  // The most frequent case, without the checks below.
   if (typeof left === "number" && typeof right === "number" && Number.isInteger(left) && Number.isInteger(right)) {
     if (operator === "+" || operator === "-") {
       const result = operator === "+" ? left + right : left - right;
@@ -58,7 +58,7 @@ function isText(value: TemplateValue): value is string | Markup {
 /** Returns the sum of two texts, at least one of them marked by the filter `safe`; an unmarked one is escaped as HTML. */
 function addMarkup(meter: Meter, left: string | Markup, right: string | Markup): Markup {
   const [a, b] = [left, right].map((part) => (part instanceof Markup ? part.text : escapeHtml(part)));
-  return new Markup(meter.made(`${a}${b}`));
+  return new Markup(meter.chargeResult(`${a}${b}`));
 }
 
 const ENTITIES: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;" };
@@ -73,7 +73,7 @@ function repeat(meter: Meter, sequence: TemplateValue, times: TemplateValue): Te
   const count = Math.max(0, index(times, "*"));
   if (typeof sequence === "string") {
     meter.checkLength(sequence.length * count);
-    return meter.made(sequence.repeat(sequence === "" ? 0 : count));
+    return meter.chargeResult(sequence.repeat(sequence === "" ? 0 : count));
   }
   const items = sequence instanceof Tuple ? sequence.items : Array.isArray(sequence) ? (sequence as readonly TemplateValue[]) : undefined;
   if (items === undefined) return undefined;
@@ -94,21 +94,21 @@ export function equals(meter: Meter, left: TemplateValue, right: TemplateValue, 
     return right instanceof Markup && right.text === left;
   }
   if (left === null || right === null) return false;
-  const a = toNumber(left);
-  if (a !== undefined) {
-    const b = toNumber(right);
-    if (typeof left === "bigint" && typeof right === "bigint") return left === right;
-    return b !== undefined && a === b;
+  const leftNumber = toNumber(left);
+  if (leftNumber !== undefined) {
+    // Two bigints that are equal have been found above; their floats may be equal although they are not.
+    if (typeof left === "bigint" && typeof right === "bigint") return false;
+    return leftNumber === toNumber(right);
   }
   meter.charge(2);
   if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: values are nested too deeply to be compared");
-  const same = (a: readonly TemplateValue[], b: readonly TemplateValue[]): boolean => {
-    if (a.length !== b.length) return false;
-    meter.charge(a.length);
-    return a.every((item, at) => equals(meter, item, b[at] as TemplateValue, depth + 1));
+  const equalItems = (leftItems: readonly TemplateValue[], rightItems: readonly TemplateValue[]): boolean => {
+    if (leftItems.length !== rightItems.length) return false;
+    meter.charge(leftItems.length);
+    return leftItems.every((item, at) => equals(meter, item, rightItems[at] as TemplateValue, depth + 1));
   };
-  if (Array.isArray(left)) return Array.isArray(right) && same(left as readonly TemplateValue[], right as readonly TemplateValue[]);
-  if (left instanceof Tuple) return right instanceof Tuple && same(left.items, right.items);
+  if (Array.isArray(left)) return Array.isArray(right) && equalItems(left as readonly TemplateValue[], right as readonly TemplateValue[]);
+  if (left instanceof Tuple) return right instanceof Tuple && equalItems(left.items, right.items);
   if (left instanceof Dict) {
     if (!(right instanceof Dict) || left.size !== right.size) return false;
     meter.charge(left.size);
@@ -120,9 +120,10 @@ export function equals(meter: Meter, left: TemplateValue, right: TemplateValue, 
   if (left instanceof Undefined) return right instanceof Undefined;
   if (left instanceof Markup) return right instanceof Markup && left.text === right.text;
   if (left instanceof Range && right instanceof Range) {
-    return (
-      left.length === right.length && (left.length === 0 || (left.start === right.start && (left.length === 1 || left.step === right.step)))
-    );
+    // Ranges are equal if their elements are.
+    if (left.length !== right.length) return false;
+    if (left.length === 0) return true;
+    return left.start === right.start && (left.length === 1 || left.step === right.step);
   }
   if (left instanceof DictView && right instanceof DictView) return unsupported("comparing views of dicts");
   return false;
@@ -142,10 +143,9 @@ export function compareValues(meter: Meter, operator: string, left: TemplateValu
   if (left instanceof Undefined) return left.fail();
   if (right instanceof Undefined) return right.fail();
   if (left instanceof Markup || right instanceof Markup) return unsupported("ordering text marked by the filter `safe`");
-  if (typeof left === "bigint" && typeof right === "bigint") return left < right ? -1 : left > right ? 1 : 0;
-  const a = toNumber(left);
-  const b = toNumber(right);
-  if (a !== undefined && b !== undefined) return a - b === 0 || a === b ? 0 : a < b ? -1 : a > b ? 1 : Number.NaN;
+  if (typeof left === "bigint" && typeof right === "bigint") return orderOf(left, right);
+  const [leftNumber, rightNumber] = [toNumber(left), toNumber(right)];
+  if (leftNumber !== undefined && rightNumber !== undefined) return orderOf(leftNumber, rightNumber);
   const items = sequences(left, right);
   if (items === undefined)
     return typeError(`'${operator}' not supported between instances of '${typeName(left)}' and '${typeName(right)}'`);
@@ -156,6 +156,13 @@ export function compareValues(meter: Meter, operator: string, left: TemplateValu
       return compareValues(meter, operator, first[at] as TemplateValue, second[at] as TemplateValue);
   }
   return first.length - second.length;
+}
+
+/** Returns -1, 0 or 1; NaN if one of the numbers is NaN. */
+function orderOf<T extends number | bigint>(left: T, right: T): number {
+  if (left === right) return 0;
+  if (left < right) return -1;
+  return left > right ? 1 : Number.NaN;
 }
 
 /** Returns the elements of two lists or two tuples; undefined for other values. */
@@ -185,17 +192,8 @@ export function contains(meter: Meter, container: TemplateValue, item: TemplateV
 
 /** Whether `iter(value)` works. */
 export function isIterable(value: TemplateValue): boolean {
-  return (
-    typeof value === "string" ||
-    Array.isArray(value) ||
-    value instanceof Tuple ||
-    value instanceof Dict ||
-    value instanceof DictView ||
-    value instanceof Range ||
-    value instanceof PyIterator ||
-    value instanceof Undefined ||
-    value instanceof Markup
-  );
+  if (typeof value === "string" || Array.isArray(value)) return true;
+  return [Tuple, Dict, DictView, Range, PyIterator, Undefined, Markup].some((type) => value instanceof type);
 }
 
 /** Yields the elements of a value, and charges one step for each. */
@@ -272,8 +270,8 @@ export function elementAt(meter: Meter, value: TemplateValue, at: number): Templ
     return Array.from(value).at(at);
   }
   if (value instanceof Range) {
-    const place = at < 0 ? at + value.length : at;
-    return place >= 0 && place < value.length ? value.at(place) : undefined;
+    const position = at < 0 ? at + value.length : at;
+    return position >= 0 && position < value.length ? value.at(position) : undefined;
   }
   if (value instanceof Tuple) return value.items.at(at);
   return Array.isArray(value) ? (value as readonly TemplateValue[]).at(at) : undefined;
@@ -288,7 +286,7 @@ export function slice(meter: Meter, value: TemplateValue, start: TemplateValue, 
       return index(part, "slice");
     return part instanceof Undefined ? part.fail() : typeError("slice indices must be integers or None or have an __index__ method");
   };
-  const [from, to, by] = [bound(start), bound(stop), bound(step) ?? 1];
+  const [from, to, increment] = [bound(start), bound(stop), bound(step) ?? 1];
   const size =
     typeof value === "string" || Array.isArray(value) || value instanceof Tuple || value instanceof Range
       ? valueLength(meter, value)
@@ -297,23 +295,25 @@ export function slice(meter: Meter, value: TemplateValue, start: TemplateValue, 
     if (value instanceof Markup) return unsupported("slicing text marked by the filter `safe`");
     return typeError(value instanceof Dict ? "unhashable type: 'slice'" : `'${typeName(value)}' object is not subscriptable`);
   }
-  if (by === 0) return valueError("slice step cannot be zero");
-  const [low, high] = by > 0 ? [0, size] : [-1, size - 1];
-  const clamp = (part: number): number => Math.min(Math.max(part < 0 ? part + size : part, low), high);
-  const first = from === null ? (by > 0 ? 0 : size - 1) : clamp(from);
-  const last = to === null ? (by > 0 ? size : -1) : clamp(to);
-  const count = Math.max(0, Math.ceil((last - first) / by));
+  if (increment === 0) return valueError("slice step cannot be zero");
+  // As in Python, a negative step begins at the last element and may end at -1, before the first one.
+  const isForward = increment > 0;
+  const [min, max] = isForward ? [0, size] : [-1, size - 1];
+  const clamp = (position: number): number => Math.min(Math.max(position < 0 ? position + size : position, min), max);
+  const first = from === null ? (isForward ? min : max) : clamp(from);
+  const end = to === null ? (isForward ? max : min) : clamp(to);
+  const count = Math.max(0, Math.ceil((end - first) / increment));
+  const sliced = <T>(elements: readonly T[]): T[] => Array.from({ length: count }, (_, at) => elements[first + at * increment] as T);
   if (typeof value === "string") {
     meter.chargeText(value.length);
-    if (by === 1)
-      return count === 0 ? "" : isBmpOnly(value) ? value.slice(first, last) : value.slice(unitAt(value, first), unitAt(value, last));
+    if (increment === 1) {
+      if (count === 0) return "";
+      return isBmpOnly(value) ? value.slice(first, end) : value.slice(unitAt(value, first), unitAt(value, end));
+    }
     meter.chargeSplit(value.length);
-    const points = pointsOf(value);
-    return Array.from({ length: count }, (_, at) => points[first + at * by]).join("");
+    return sliced(pointsOf(value)).join("");
   }
-  if (value instanceof Range) return new Range(value.start + first * value.step, value.start + last * value.step, value.step * by);
+  if (value instanceof Range) return new Range(value.start + first * value.step, value.start + end * value.step, value.step * increment);
   meter.charge(count);
-  const items = value instanceof Tuple ? value.items : (value as readonly TemplateValue[]);
-  const part = Array.from({ length: count }, (_, at) => items[first + at * by] as TemplateValue);
-  return value instanceof Tuple ? new Tuple(part) : part;
+  return value instanceof Tuple ? new Tuple(sliced(value.items)) : sliced(value as readonly TemplateValue[]);
 }

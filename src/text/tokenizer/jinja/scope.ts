@@ -1,4 +1,4 @@
-/** Variables and output of a rendering. */
+/** Variables and output of a rendering. The functions that `statements.ts` compiles run with a scope and an output. */
 
 import type { Meter } from "./meter.ts";
 import type { TemplateValue } from "./values.ts";
@@ -10,29 +10,29 @@ export class Scope {
   readonly meter: Meter;
   readonly #parent: Scope | undefined;
   readonly #variables: Map<string, TemplateValue>;
-  /** Names that outer scopes do not provide, although they may have them; see `scoping.ts`. */
-  readonly #own: ReadonlySet<string>;
+  /** Names that are never looked up in outer scopes, although those may have them; `scoping.ts` finds them. */
+  readonly #localNames: ReadonlySet<string>;
 
   /**
    * @param parent - Outer scope; undefined for the global names.
-   * @param own - Names that outer scopes do not provide.
+   * @param localNames - Names that are never looked up in outer scopes.
    */
-  constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, TemplateValue>(), own = NO_NAMES) {
+  constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, TemplateValue>(), localNames = NO_NAMES) {
     this.meter = meter;
     this.#parent = parent;
     this.#variables = variables;
-    this.#own = own;
+    this.#localNames = localNames;
   }
 
-  /** Returns a scope inside this one. */
-  inner(own?: ReadonlySet<string>): Scope {
-    return new Scope(this.meter, this, undefined, own);
+  /** Returns a new scope inside this one. */
+  child(localNames?: ReadonlySet<string>): Scope {
+    return new Scope(this.meter, this, undefined, localNames);
   }
 
   /** Returns the value of a name in this scope or an outer one; undefined for an unknown name. */
   get(name: string): TemplateValue | undefined {
-    const own = this.#variables.get(name);
-    if (own !== undefined || (this.#own.size > 0 && this.#own.has(name))) return own;
+    const value = this.#variables.get(name);
+    if (value !== undefined || this.#localNames.has(name)) return value;
     return this.#parent?.get(name);
   }
 

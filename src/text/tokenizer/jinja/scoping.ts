@@ -1,6 +1,6 @@
 /**
- * Finds the names that belong to a scope from its beginning. Python's Jinja determines them before it renders: a name that a scope assigns
- * before it reads it is undefined in the scope until then, also for loops and macros inside, even if an outer scope defines the name.
+ * Finds the local names of a scope. Python's Jinja determines them before it renders: a name that a scope assigns before it reads the name
+ * is local. Until the assignment it is undefined, also for loops and macros inside of the scope, even if an outer scope defines it.
  */
 
 import type { TemplateExpression, Statement, Target } from "./nodes.ts";
@@ -8,13 +8,13 @@ import type { TemplateExpression, Statement, Target } from "./nodes.ts";
 /** Names of one scope. */
 export interface ScopeNames {
   /** Every name that the scope itself reads or assigns. */
-  readonly all: ReadonlySet<string>;
+  readonly used: ReadonlySet<string>;
   /** Names that are undefined in the scope until they are assigned. */
-  readonly own: ReadonlySet<string>;
+  readonly local: ReadonlySet<string>;
 }
 
-/** First use of each name: `own` if the scope assigns it, `outer` if the scope reads it or may leave it to an outer scope. */
-type Uses = Map<string, "own" | "outer">;
+/** First use of each name: `local` if the scope assigns it, `outer` if the scope reads it or may leave it to an outer scope. */
+type FirstUses = Map<string, "local" | "outer">;
 
 /**
  * Finds the names of a scope.
@@ -22,16 +22,16 @@ type Uses = Map<string, "own" | "outer">;
  * @param isKnownOutside - Whether a scope around it uses the name.
  */
 export function namesOf(statements: readonly Statement[], isKnownOutside: (name: string) => boolean): ScopeNames {
-  const uses: Uses = new Map();
+  const uses: FirstUses = new Map();
   visitAll(statements, uses, isKnownOutside);
-  const own = [...uses].filter(([, use]) => use === "own").map(([name]) => name);
-  return { all: new Set(uses.keys()), own: new Set(own) };
+  const local = [...uses].filter(([, use]) => use === "local").map(([name]) => name);
+  return { used: new Set(uses.keys()), local: new Set(local) };
 }
 
 /** Records the first use of each name in statements, without the bodies that have a scope of their own. */
-function visitAll(statements: readonly Statement[], uses: Uses, isKnownOutside: (name: string) => boolean): void {
+function visitAll(statements: readonly Statement[], uses: FirstUses, isKnownOutside: (name: string) => boolean): void {
   const assign = (name: string): void => {
-    if (!uses.has(name)) uses.set(name, isKnownOutside(name) ? "outer" : "own");
+    if (!uses.has(name)) uses.set(name, isKnownOutside(name) ? "outer" : "local");
   };
   for (const statement of statements) {
     switch (statement.kind) {
@@ -70,17 +70,17 @@ function visitAll(statements: readonly Statement[], uses: Uses, isKnownOutside: 
 }
 
 /** Records the names of branches as `outer`: another branch may be taken, and then the name comes from outside. */
-function visitBranches(statement: Statement & { readonly kind: "if" }, uses: Uses, isKnownOutside: (name: string) => boolean): void {
+function visitBranches(statement: Statement & { readonly kind: "if" }, uses: FirstUses, isKnownOutside: (name: string) => boolean): void {
   recordReads(statement.test, uses);
   for (const branch of [statement.body, statement.otherwise]) {
-    const inner: Uses = new Map(uses);
-    visitAll(branch, inner, isKnownOutside);
-    for (const name of inner.keys()) if (!uses.has(name)) uses.set(name, "outer");
+    const usesInBranch: FirstUses = new Map(uses);
+    visitAll(branch, usesInBranch, isKnownOutside);
+    for (const name of usesInBranch.keys()) if (!uses.has(name)) uses.set(name, "outer");
   }
 }
 
 /** Records the names of a target. An attribute of a namespace is assigned, but the namespace itself is read. */
-function assignTarget(target: Target, uses: Uses, assign: (name: string) => void): void {
+function assignTarget(target: Target, uses: FirstUses, assign: (name: string) => void): void {
   if (target.kind === "tuple") for (const item of target.items) assignTarget(item, uses, assign);
   else if (target.kind === "name") assign(target.name);
   else if (!uses.has(target.name)) uses.set(target.name, "outer");
@@ -94,13 +94,13 @@ export function readNames(statements: readonly Statement[]): ReadonlySet<string>
 }
 
 /** Records every name in an expression as read. */
-function recordReads(node: TemplateExpression, uses: Uses): void {
+function recordReads(node: TemplateExpression, uses: FirstUses): void {
   visitNames(node, (name) => {
     if (!uses.has(name)) uses.set(name, "outer");
   });
 }
 
-/** Calls `visit` with each name in a part of a syntax tree, except targets of assignments. */
+/** Calls `visit` with each name in a part of a syntax tree, found by the generic shape of its nodes, except targets of assignments. */
 function visitNames(node: unknown, visit: (name: string) => void): void {
   if (typeof node !== "object" || node === null) return;
   const { kind, name } = node as { readonly kind?: unknown; readonly name?: unknown };

@@ -1,4 +1,4 @@
-/** Filters over sequences and mappings. */
+/** Filters over sequences and mappings. As in Jinja, filters that return a generator do their work when a template reads its elements. */
 
 import { pathGetter } from "./attributes.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
@@ -26,7 +26,7 @@ import {
 } from "./values.ts";
 
 /** Returns a text in lower case, and other values unchanged. */
-function lower(meter: Meter, value: TemplateValue): TemplateValue {
+function lowerText(meter: Meter, value: TemplateValue): TemplateValue {
   if (typeof value !== "string") return value;
   meter.chargeText(value.length);
   return value.toLowerCase();
@@ -46,7 +46,7 @@ function keyGetter(
   otherwise?: TemplateValue,
 ): (item: TemplateValue) => TemplateValue {
   const get = pathGetter(meter, attribute, otherwise);
-  return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lower(meter, get(item));
+  return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lowerText(meter, get(item));
 }
 
 /** Sorts values stably by keys; fails for keys that Python cannot order. */
@@ -82,8 +82,8 @@ const map: Filter = (meter, value, args, keywords, apply) =>
     if (!truth(value)) return;
     let change: (item: TemplateValue) => TemplateValue;
     if (args.length === 0 && keywords.has("attribute")) {
-      const other = [...keywords.keys()].find((key) => key !== "attribute" && key !== "default");
-      if (other !== undefined) throw new TemplateFailure(`Unexpected keyword argument '${other}'`);
+      const unexpected = [...keywords.keys()].find((key) => key !== "attribute" && key !== "default");
+      if (unexpected !== undefined) throw new TemplateFailure(`Unexpected keyword argument '${unexpected}'`);
       change = pathGetter(meter, keywords.get("attribute"), keywords.get("default"));
     } else {
       const [name, ...rest] = args;
@@ -94,8 +94,9 @@ const map: Filter = (meter, value, args, keywords, apply) =>
     for (const item of iterateValue(meter, value)) yield change(item);
   });
 
-/** Returns the filter `select` or `reject` (`isWanted` false), or with `byAttribute` `selectattr` or `rejectattr`. */
-function selector(isWanted: boolean, byAttribute: boolean): Filter {
+/** Returns the filter `select` or `reject`, or with `byAttribute` `selectattr` or `rejectattr`. */
+function selector(effect: "select" | "reject", { byAttribute }: { readonly byAttribute: boolean }): Filter {
+  const isWanted = effect === "select";
   return (meter, value, args, keywords: Keywords) =>
     generator(function* () {
       if (!truth(value)) return;
@@ -109,38 +110,43 @@ function selector(isWanted: boolean, byAttribute: boolean): Filter {
 }
 
 /** Returns the filter `max` or `min`. */
-function extreme(isMaximum: boolean): Filter {
+function extreme(wanted: "max" | "min"): Filter {
+  const isBetter = (meter: Meter, key: TemplateValue, bestKey: TemplateValue): boolean =>
+    wanted === "max" ? compareValues(meter, ">", key, bestKey) > 0 : compareValues(meter, "<", key, bestKey) < 0;
   return builtin("case_sensitive=, attribute=", (meter, value, [caseSensitive, attribute]) => {
     const key = keyGetter(meter, attribute, caseSensitive);
     let best: { readonly item: TemplateValue; readonly key: TemplateValue } | undefined;
     for (const item of iterateValue(meter, value)) {
       const candidate = { item, key: key(item) };
-      if (best === undefined) best = candidate;
-      else if (isMaximum ? compareValues(meter, ">", candidate.key, best.key) > 0 : compareValues(meter, "<", candidate.key, best.key) < 0)
-        best = candidate;
+      if (best === undefined || isBetter(meter, candidate.key, best.key)) best = candidate;
     }
     return orElse(best?.item, new Undefined("No aggregated item, sequence was empty."));
   });
 }
 
+/** `groupby`: sorts the elements by a key, and groups those with equal keys. */
 const groupBy: Filter = builtin("attribute, default=, case_sensitive=", (meter, value, [attribute, otherwise, caseSensitive]) => {
-  const key = keyGetter(meter, attribute, caseSensitive, otherwise);
-  const name = pathGetter(meter, attribute, otherwise);
+  const keyOfItem = keyGetter(meter, attribute, caseSensitive, otherwise);
+  const attributeOf = pathGetter(meter, attribute, otherwise);
   const groups: { key: TemplateValue; items: TemplateValue[] }[] = [];
-  for (const item of sortBy(meter, itemsOf(meter, value), key, false)) {
-    const own = key(item);
-    const last = groups.at(-1);
-    if (last !== undefined && equals(meter, last.key, own)) last.items.push(item);
-    else groups.push({ key: own, items: [item] });
+  for (const item of sortBy(meter, itemsOf(meter, value), keyOfItem, false)) {
+    const key = keyOfItem(item);
+    const lastGroup = groups.at(-1);
+    if (lastGroup !== undefined && equals(meter, lastGroup.key, key)) lastGroup.items.push(item);
+    else groups.push({ key, items: [item] });
   }
-  return groups.map((group) => new Group([isSet(caseSensitive) ? group.key : name(group.items[0] as TemplateValue), group.items]));
+  // The grouping key may be in lower case; the group then has the attribute of its first element as name.
+  const nameOf = ({ key, items }: (typeof groups)[number]): TemplateValue =>
+    isSet(caseSensitive) ? key : attributeOf(items[0] as TemplateValue);
+  return groups.map((group) => new Group([nameOf(group), group.items]));
 });
 
 const length: Filter = builtin(
   "",
   (meter, value) => valueLength(meter, value) ?? typeError(`object of type '${typeName(value)}' has no len()`),
 );
-const otherwiseDefault: Filter = builtin("default_value=, boolean=", (_, value, [otherwise, boolean]) =>
+/** `default`: replaces an undefined value, and with `boolean` also a false one. */
+const defaultValue: Filter = builtin("default_value=, boolean=", (_, value, [otherwise, boolean]) =>
   value instanceof Undefined || (isSet(boolean) && !truth(value)) ? orElse(otherwise, "") : value,
 );
 
@@ -166,16 +172,16 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
     }),
   ),
   count: length,
-  d: otherwiseDefault,
-  default: otherwiseDefault,
+  d: defaultValue,
+  default: defaultValue,
   dictsort: builtin("case_sensitive=, by=, reverse=", (meter, value, [caseSensitive, by, reverse]) => {
     if (by !== undefined && by !== "key" && by !== "value") throw new TemplateFailure('You can only sort by either "key" or "value"');
     if (value instanceof Undefined) return value.fail();
     if (!(value instanceof Dict)) return typeError(`dictsort expects a mapping, got ${typeName(value)}`);
-    const place = by === "value" ? 1 : 0;
+    const keyIndex = by === "value" ? 1 : 0;
     const items = value.entries().map((entry) => new Tuple(entry));
-    const key = (item: TemplateValue): TemplateValue => (item as Tuple).items[place] as TemplateValue;
-    return sortBy(meter, items, isSet(caseSensitive) ? key : (item) => lower(meter, key(item)), isSet(reverse));
+    const key = (item: TemplateValue): TemplateValue => (item as Tuple).items[keyIndex] as TemplateValue;
+    return sortBy(meter, items, isSet(caseSensitive) ? key : (item) => lowerText(meter, key(item)), isSet(reverse));
   }),
   first: builtin("", (meter, value) => {
     for (const item of iterateValue(meter, value)) return item;
@@ -185,17 +191,14 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   items: builtin("", (meter, value) => {
     if (value instanceof Undefined) return new PyIterator([].values());
     if (!(value instanceof Dict)) {
+      // As in Jinja, fails only when the template reads an element.
       return generator(function* () {
         yield typeError("Can only get item pairs from a mapping.");
       });
     }
     meter.charge(value.size);
-    return new PyIterator(
-      value
-        .entries()
-        .map((entry) => new Tuple(entry))
-        .values(),
-    );
+    const pairs = value.entries().map((entry) => new Tuple(entry));
+    return new PyIterator(pairs.values());
   }),
   join: builtin("d=, attribute=", (meter, value, [separator, attribute]) => {
     const get = pathGetter(meter, attribute);
@@ -208,7 +211,7 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
       meter.checkLength(total - between.length);
       parts.push(text);
     }
-    return meter.made(parts.join(between));
+    return meter.chargeResult(parts.join(between));
   }),
   last: builtin("", (meter, value) => {
     if (value instanceof PyIterator) return typeError(`'${value.typeName}' object is not reversible`);
@@ -217,10 +220,10 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   length,
   list: builtin("", (meter, value) => toList(meter, value)),
   map,
-  max: extreme(true),
-  min: extreme(false),
-  reject: selector(false, false),
-  rejectattr: selector(false, true),
+  max: extreme("max"),
+  min: extreme("min"),
+  reject: selector("reject", { byAttribute: false }),
+  rejectattr: selector("reject", { byAttribute: true }),
   reverse: builtin("", (meter, value) => {
     if (typeof value === "string") {
       meter.chargeSplit(value.length);
@@ -230,29 +233,32 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
     // Python's `reversed` fails for iterators and marked text; Jinja then makes a list.
     return value instanceof PyIterator || value instanceof Markup ? items : new PyIterator(items.values(), "list_reverseiterator");
   }),
-  select: selector(true, false),
-  selectattr: selector(true, true),
+  select: selector("select", { byAttribute: false }),
+  selectattr: selector("select", { byAttribute: true }),
   slice: builtin("slices, fill_with=", (meter, value, [slices, fill]) =>
     generator(function* () {
       const items = toList(meter, value);
       const count = index(slices as TemplateValue, "slices");
-      const size = arithmetic("//", items.length, count) as number;
-      const extra = arithmetic("%", items.length, count) as number;
-      let offset = 0;
+      // Both operators fail for 0 slices, as in Python.
+      const minSize = arithmetic("//", items.length, count) as number;
+      const longerSlices = arithmetic("%", items.length, count) as number;
+      let start = 0;
       for (let at = 0; at < count; at++) {
         meter.charge(1);
-        const start = offset + at * size;
-        if (at < extra) offset++;
-        const row = items.slice(start, offset + (at + 1) * size);
-        if (fill !== undefined && fill !== null && at >= extra) row.push(fill);
+        const isLonger = at < longerSlices;
+        const end = start + minSize + (isLonger ? 1 : 0);
+        const row = items.slice(start, end);
+        if (fill !== undefined && fill !== null && !isLonger) row.push(fill);
         yield row;
+        start = end;
       }
     }),
   ),
   sort: builtin("reverse=, case_sensitive=, attribute=", (meter, value, [reverse, caseSensitive, attribute]) => {
     const paths = typeof attribute === "string" ? attribute.split(",") : [attribute];
-    const getters = paths.map((path) => keyGetter(meter, path, caseSensitive));
-    return sortBy(meter, itemsOf(meter, value), (item) => getters.map((get) => get(item)), isSet(reverse));
+    const keysOf = paths.map((path) => keyGetter(meter, path, caseSensitive));
+    // Lists of keys are compared key by key.
+    return sortBy(meter, itemsOf(meter, value), (item) => keysOf.map((keyOfItem) => keyOfItem(item)), isSet(reverse));
   }),
   sum: builtin("attribute=, start=", (meter, value, [attribute, start]) => {
     if (typeof start === "string") return typeError("sum() can't sum strings [use ''.join(seq) instead]");
@@ -266,9 +272,9 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
       const key = keyGetter(meter, attribute, caseSensitive);
       const seen = new Set<TemplateValue>();
       for (const item of iterateValue(meter, value)) {
-        const own = keyOf(key(item));
-        if (seen.has(own)) continue;
-        seen.add(own);
+        const stored = keyOf(key(item));
+        if (seen.has(stored)) continue;
+        seen.add(stored);
         yield item;
       }
     }),

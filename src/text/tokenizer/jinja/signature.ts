@@ -1,11 +1,11 @@
-/** Built-in functions: filters, tests and methods with Python's parameters, and the binding of call arguments to them. */
+/** Built-in functions of the engine (filters, tests, methods) with Python's parameters, and the binding of call arguments to them. */
 
 import { typeError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
 import { type Keywords, Undefined, type TemplateValue } from "./values.ts";
 
 /** Arguments in the order of the parameters; undefined or absent for a parameter that the call does not give. */
-export type Bound = readonly (TemplateValue | undefined)[];
+export type BoundArguments = readonly (TemplateValue | undefined)[];
 
 /** Built-in function with its parameters. */
 export interface Builtin<Self extends TemplateValue> {
@@ -16,7 +16,7 @@ export interface Builtin<Self extends TemplateValue> {
   /** Number of parameters that a keyword cannot name, which come first. */
   readonly positional: number;
   /** Function of `self` (the value of a filter or test, or the object of a method) and the arguments. */
-  readonly run: (meter: Meter, self: Self, args: Bound) => TemplateValue;
+  readonly run: (meter: Meter, self: Self, args: BoundArguments) => TemplateValue;
 }
 
 /**
@@ -25,13 +25,12 @@ export interface Builtin<Self extends TemplateValue> {
  * @param signature - Parameters as in Python: `"sep=, maxsplit="` has two with defaults; `"x, /"` one that a keyword cannot name.
  */
 export function builtin<Self extends TemplateValue>(signature: string, run: Builtin<Self>["run"]): Builtin<Self> {
-  const names = signature === "" ? [] : signature.split(", ");
-  const slash = names.indexOf("/");
-  const parameters = names.filter((name) => name !== "/");
+  const parts = signature === "" ? [] : signature.split(", ");
+  const parameters = parts.filter((part) => part !== "/");
   return {
     parameters: parameters.map((name) => name.replace("=", "")),
     required: parameters.filter((name) => !name.endsWith("=")).length,
-    positional: Math.max(0, slash),
+    positional: Math.max(0, parts.indexOf("/")),
     run,
   };
 }
@@ -49,19 +48,20 @@ export function callBuiltin<Self extends TemplateValue>(
   if (args.length > parameters.length) {
     return typeError(`${name}() takes at most ${parameters.length} argument(s) (${args.length} given)`);
   }
-  let bound: Bound = args;
+  let bound: BoundArguments = args;
   if (keywords.size > 0) {
-    const all: (TemplateValue | undefined)[] = [...args];
+    const withKeywords: (TemplateValue | undefined)[] = [...args];
     for (const [key, value] of keywords) {
-      const at = parameters.indexOf(key);
-      if (at < called.positional) return typeError(`${name}() got an unexpected keyword argument '${key}'`);
-      if (at < args.length) return typeError(`${name}() got multiple values for argument '${key}'`);
-      all[at] = value;
+      const index = parameters.indexOf(key);
+      // Also for an unknown name, with the index -1.
+      if (index < called.positional) return typeError(`${name}() got an unexpected keyword argument '${key}'`);
+      if (index < args.length) return typeError(`${name}() got multiple values for argument '${key}'`);
+      withKeywords[index] = value;
     }
-    bound = all;
+    bound = withKeywords;
   }
-  for (let at = 0; at < required; at++) {
-    if (bound[at] === undefined) return typeError(`${name}() missing required argument: '${parameters[at] ?? ""}'`);
+  for (let index = 0; index < required; index++) {
+    if (bound[index] === undefined) return typeError(`${name}() missing required argument: '${parameters[index] ?? ""}'`);
   }
   return called.run(meter, self, bound);
 }

@@ -1,21 +1,21 @@
-/** Compiler of statements to functions that write to an output. */
+/**
+ * Compiler of statements to functions that write to an output. Compiling once avoids walking the syntax tree in each rendering.
+ */
 
 import { callMethod, callValue } from "./attributes.ts";
+import { type Exit, renderBody, type Run, type ScopedBody } from "./body.ts";
 import { TemplateFailure, typeError, valueError } from "./errors.ts";
 import { type Evaluate, ExpressionCompiler } from "./expressions.ts";
 import { Loop } from "./loop.ts";
-import type { Meter } from "./meter.ts";
-import type { Signature, Statement, Target } from "./nodes.ts";
+import { Macro } from "./macro.ts";
+import type { MacroDefinition, Statement, Target } from "./nodes.ts";
 import { itemsOf, iterateValue, valueLength } from "./operators.ts";
 import { toText } from "./print.ts";
 import { Output, type Scope } from "./scope.ts";
 import { namesOf } from "./scoping.ts";
-import { Callable, Dict, type Keywords, Namespace, truth, Tuple, Undefined, type TemplateValue } from "./values.ts";
+import { Namespace, truth, type TemplateValue } from "./values.ts";
 
-/** End of a statement: the loop around it ends (`break`) or continues with its next element; undefined if the next statement follows. */
-type Exit = "break" | "continue" | undefined;
-/** Runs a statement. */
-type Run = (scope: Scope, output: Output) => Exit;
+/** Assigns a value to a target. */
 type Assign = (scope: Scope, value: TemplateValue) => void;
 
 /**
@@ -27,24 +27,22 @@ export function compileStatements(statements: readonly Statement[]): ScopedBody 
   return new StatementCompiler().scoped(statements);
 }
 
-/** Statements that run in a scope of their own. */
-interface ScopedBody {
-  readonly run: Run;
-  /** Names that are undefined in the scope until it assigns them. */
-  readonly own: ReadonlySet<string>;
-}
-
 class StatementCompiler extends ExpressionCompiler {
-  /** Names of the scopes around the statements being compiled. */
-  readonly #scopes: ReadonlySet<string>[] = [];
+  /** Names of each scope around the statements being compiled, innermost last. */
+  readonly #outerNames: ReadonlySet<string>[] = [];
 
-  /** Compiles statements with a scope of their own. @param given - Names that the scope has from its beginning: parameters and targets. */
+  /**
+   * Compiles statements with a scope of their own.
+   *
+   * @param given - Names that the scope has from its beginning: parameters and targets.
+   */
   scoped(statements: readonly Statement[], given: readonly string[] = []): ScopedBody {
-    const { all, own } = namesOf(statements, (name) => given.includes(name) || this.#scopes.some((names) => names.has(name)));
-    this.#scopes.push(new Set([...all, ...given]));
+    const isKnownOutside = (name: string): boolean => given.includes(name) || this.#outerNames.some((names) => names.has(name));
+    const { used, local } = namesOf(statements, isKnownOutside);
+    this.#outerNames.push(new Set([...used, ...given]));
     const run = this.body(statements);
-    this.#scopes.pop();
-    return { run, own };
+    this.#outerNames.pop();
+    return { run, localNames: local };
   }
 
   /** Compiles statements that run in the current scope. */
@@ -63,10 +61,8 @@ class StatementCompiler extends ExpressionCompiler {
 
   #statement(node: Statement): Run {
     switch (node.kind) {
-      case "data": {
-        const { text } = node;
-        return (_, output) => output.write(text);
-      }
+      case "data":
+        return (_, output) => output.write(node.text);
       case "print": {
         const value = this.expression(node.value);
         return (scope, output) => {
@@ -86,10 +82,8 @@ class StatementCompiler extends ExpressionCompiler {
       case "for":
         return this.#for(node);
       case "break":
-      case "continue": {
-        const { kind } = node;
-        return () => kind;
-      }
+      case "continue":
+        return () => node.kind;
       case "set": {
         const value = this.expression(node.value);
         const assign = this.#target(node.target);
@@ -128,10 +122,10 @@ class StatementCompiler extends ExpressionCompiler {
         const targets = node.targets.map((target) => this.#target(target));
         const values = node.values.map((value) => this.expression(value));
         return (scope, output) => {
-          const inner = scope.inner(body.own);
+          const bodyScope = scope.child(body.localNames);
           const given = values.map((value) => value(scope));
-          for (const [at, assign] of targets.entries()) assign(inner, given[at] as TemplateValue);
-          return body.run(inner, output);
+          for (const [index, assign] of targets.entries()) assign(bodyScope, given[index] as TemplateValue);
+          return body.run(bodyScope, output);
         };
       }
       case "scope": {
@@ -148,70 +142,33 @@ class StatementCompiler extends ExpressionCompiler {
     const body = this.scoped(node.body, [...targetNames(node.target), "loop"]);
     const otherwise = node.otherwise.length === 0 ? undefined : this.scoped(node.otherwise);
     const test = node.test === undefined ? undefined : this.expression(node.test);
-    const render = (scope: Scope, output: Output, value: TemplateValue, depth: number): Exit => {
-      const { meter } = scope;
-      let elements: Iterator<TemplateValue> = iterateValue(meter, value);
-      if (test !== undefined) elements = filtered(scope, elements, assign, test);
-      const recursion = !node.isRecursive
-        ? undefined
-        : (inner: TemplateValue, level: number): string => {
-            const text = new Output(meter);
-            render(scope, text, inner, level);
-            return text.text;
-          };
-      const loop = node.usesLoop
-        ? new Loop(elements, test === undefined ? valueLength(meter, value) : undefined, depth, recursion)
-        : undefined;
-      // As in Jinja, an element whose iteration ends in `continue` or `break` does not count for `else`.
-      let isEmpty = true;
-      for (;;) {
-        let element: TemplateValue | undefined;
-        if (loop === undefined) {
-          const next = elements.next();
-          element = next.done === true ? undefined : next.value;
-        } else element = loop.advance();
-        if (element === undefined) break;
-        const inner = scope.inner(body.own);
-        if (loop !== undefined) inner.set("loop", loop);
-        assign(inner, element);
-        const exit = body.run(inner, output);
-        if (exit === "break") break;
-        if (exit === undefined) isEmpty = false;
-      }
-      return isEmpty ? otherwise?.run(scope.inner(otherwise.own), output) : undefined;
-    };
+    const loop: CompiledFor = { assign, body, otherwise, test, isRecursive: node.isRecursive, usesLoop: node.usesLoop };
     return (scope, output) => {
       scope.meter.charge(1);
-      return render(scope, output, iterable(scope), 0);
+      return runFor(loop, scope, output, iterable(scope), 0);
     };
   }
 
+  /** Compiles the assignment to a target. */
   #target(target: Target): Assign {
     switch (target.kind) {
-      case "name": {
-        const { name } = target;
-        return (scope, value) => scope.set(name, value);
-      }
-      case "member": {
-        const { name, attribute } = target;
+      case "name":
+        return (scope, value) => scope.set(target.name, value);
+      case "member":
         return (scope, value) => {
-          const namespace = scope.get(name);
+          const namespace = scope.get(target.name);
           if (!(namespace instanceof Namespace)) throw new TemplateFailure("cannot assign attribute on non-namespace object");
-          namespace.set(attribute, value);
+          namespace.set(target.attribute, value);
         };
-      }
       case "tuple": {
         const items = target.items.map((item) => this.#target(item));
         return (scope, value) => {
           const values = itemsOf(scope.meter, value);
           if (values.length !== items.length) {
-            return valueError(
-              values.length > items.length
-                ? `too many values to unpack (expected ${items.length})`
-                : `not enough values to unpack (expected ${items.length}, got ${values.length})`,
-            );
+            if (values.length > items.length) return valueError(`too many values to unpack (expected ${items.length})`);
+            return valueError(`not enough values to unpack (expected ${items.length}, got ${values.length})`);
           }
-          for (const [at, assign] of items.entries()) assign(scope, values[at] as TemplateValue);
+          for (const [index, assign] of items.entries()) assign(scope, values[index] as TemplateValue);
         };
       }
       default:
@@ -219,6 +176,7 @@ class StatementCompiler extends ExpressionCompiler {
     }
   }
 
+  /** Compiles `{% call macro() %}`: calls the macro with the body of the block as its keyword argument `caller`. */
   #callBlock(node: Statement & { readonly kind: "call-block" }): Run {
     const macro = this.#macro(node.caller, null);
     const { called } = node.call;
@@ -230,8 +188,8 @@ class StatementCompiler extends ExpressionCompiler {
       const self = callee(scope);
       const { args, keywords } = given?.(scope) ?? { args: [], keywords: new Map<string, TemplateValue>() };
       if (keywords.has("caller")) return typeError("got multiple values for keyword argument 'caller'");
-      const all = new Map([...keywords, ["caller", macro(scope)] as const]);
-      const result = method === undefined ? callValue(meter, self, args, all) : callMethod(meter, self, method, args, all);
+      const withCaller = new Map([...keywords, ["caller", macro(scope)] as const]);
+      const result = method === undefined ? callValue(meter, self, args, withCaller) : callMethod(meter, self, method, args, withCaller);
       return output.write(toText(meter, result));
     };
   }
@@ -241,11 +199,66 @@ class StatementCompiler extends ExpressionCompiler {
    *
    * @param name - Name of the macro; null for the body of a call block.
    */
-  #macro(signature: Signature, name: string | null): (scope: Scope) => Macro {
-    const body = this.scoped(signature.body, [...signature.parameters.map(({ name }) => name), "caller", "kwargs", "varargs"]);
-    const defaults = signature.parameters.map(({ otherwise }) => (otherwise === undefined ? undefined : this.expression(otherwise)));
-    return (scope) => new Macro(signature, name, defaults, body, scope);
+  #macro(definition: MacroDefinition, name: string | null): (scope: Scope) => Macro {
+    const { parameters } = definition;
+    const body = this.scoped(definition.body, [...parameters.map((parameter) => parameter.name), "caller", "kwargs", "varargs"]);
+    const defaults = parameters.map(({ otherwise }) => (otherwise === undefined ? undefined : this.expression(otherwise)));
+    return (scope) => new Macro(definition, name, defaults, body, scope);
   }
+}
+
+/** Compiled `for`. */
+interface CompiledFor {
+  readonly assign: Assign;
+  /** Condition of the elements; undefined for every element. */
+  readonly test: Evaluate | undefined;
+  readonly body: ScopedBody;
+  /** Body after `else`, which runs for a loop without elements. */
+  readonly otherwise: ScopedBody | undefined;
+  readonly isRecursive: boolean;
+  /** Whether the variable `loop` may be read; also true if the loop is recursive. */
+  readonly usesLoop: boolean;
+}
+
+/**
+ * Runs a `for` over the elements of a value.
+ *
+ * @param depth - Number of recursive calls of the loop around this run.
+ */
+function runFor(compiled: CompiledFor, scope: Scope, output: Output, iterable: TemplateValue, depth: number): Exit {
+  const { assign, body, otherwise, test } = compiled;
+  const { meter } = scope;
+  const allElements = iterateValue(meter, iterable);
+  const elements = test === undefined ? allElements : filtered(scope, allElements, assign, test);
+  const renderAgain = (inner: TemplateValue, innerDepth: number): string => {
+    const innerOutput = new Output(meter);
+    runFor(compiled, scope, innerOutput, inner, innerDepth);
+    return innerOutput.text;
+  };
+  let loop: Loop | undefined;
+  if (compiled.usesLoop) {
+    const size = test === undefined ? valueLength(meter, iterable) : undefined;
+    loop = new Loop(elements, size, depth, compiled.isRecursive ? renderAgain : undefined);
+  }
+  // As in Jinja, an element whose iteration ends in `continue` or `break` does not count for `else`.
+  let isEmpty = true;
+  for (;;) {
+    const element = loop === undefined ? nextOf(elements) : loop.advance();
+    if (element === undefined) break;
+    const bodyScope = scope.child(body.localNames);
+    if (loop !== undefined) bodyScope.set("loop", loop);
+    assign(bodyScope, element);
+    const exit = body.run(bodyScope, output);
+    if (exit === "break") break;
+    if (exit === undefined) isEmpty = false;
+  }
+  return isEmpty ? otherwise?.run(scope.child(otherwise.localNames), output) : undefined;
+}
+
+/** Returns the next element of an iterator; undefined at the end. */
+function nextOf(elements: Iterator<TemplateValue>): TemplateValue | undefined {
+  const next = elements.next();
+  return next.done === true ? undefined : next.value;
 }
 
 /** Yields the elements for which the condition of a loop holds, each tested just before its turn. */
@@ -256,95 +269,14 @@ function* filtered(
   test: Evaluate,
 ): Generator<TemplateValue, void, undefined> {
   for (let next = elements.next(); next.done !== true; next = elements.next()) {
-    const inner = scope.inner();
-    assign(inner, next.value);
-    if (truth(test(inner))) yield next.value;
+    const testScope = scope.child();
+    assign(testScope, next.value);
+    if (truth(test(testScope))) yield next.value;
   }
 }
 
-/** Returns the text of a body in a scope of its own, up to the `break` or `continue` that left it. */
-function renderBody(body: ScopedBody, scope: Scope, prepare?: (inner: Scope) => void): { readonly text: string; readonly exit: Exit } {
-  const output = new Output(scope.meter);
-  const inner = scope.inner(body.own);
-  prepare?.(inner);
-  const exit = body.run(inner, output);
-  return { text: output.text, exit };
-}
-
+/** Returns the variables that an assignment to a target sets. */
 function targetNames(target: Target): string[] {
   if (target.kind === "tuple") return target.items.flatMap(targetNames);
   return target.kind === "name" ? [target.name] : [];
-}
-
-/** Macro of a template, and the body of a call block. */
-class Macro extends Callable {
-  override readonly attributes: ReadonlyMap<string, TemplateValue>;
-
-  constructor(signature: Signature, name: string | null, defaults: readonly (Evaluate | undefined)[], body: ScopedBody, scope: Scope) {
-    super((meter, args, keywords) => {
-      return meter.deeper(() => renderBody(body, scope, (inner) => bindArguments(meter, signature, defaults, inner, args, keywords)).text);
-    }, "Macro");
-    this.attributes = new Map<string, TemplateValue>([
-      ["name", name],
-      ["arguments", new Tuple(signature.parameters.map((parameter) => parameter.name))],
-      ["catch_kwargs", receives(signature, "kwargs")],
-      ["catch_varargs", receives(signature, "varargs")],
-      ["caller", signature.reads.has("caller")],
-      ["explicit_caller", hasParameter(signature, "caller")],
-    ]);
-  }
-
-  override print(): string {
-    const name = this.attributes.get("name");
-    return typeof name === "string" ? `<Macro '${name}'>` : "<Macro anonymous>";
-  }
-}
-
-function hasParameter({ parameters }: Signature, name: string): boolean {
-  return parameters.some((parameter) => parameter.name === name);
-}
-
-/** Whether a macro reads a special name, such as `varargs`, that no parameter of its own has. */
-function receives(signature: Signature, name: "caller" | "kwargs" | "varargs"): boolean {
-  return signature.reads.has(name) && !hasParameter(signature, name);
-}
-
-/** Sets the parameters of a macro, and the special names that it reads, in the scope of its body. */
-function bindArguments(
-  meter: Meter,
-  signature: Signature,
-  defaults: readonly (Evaluate | undefined)[],
-  scope: Scope,
-  args: readonly TemplateValue[],
-  keywords: Keywords,
-): void {
-  const { name, parameters } = signature;
-  meter.charge(parameters.length + args.length + keywords.size);
-  const rest = new Map(keywords);
-  for (const [at, parameter] of parameters.entries()) {
-    let value = args[at];
-    if (value === undefined && rest.has(parameter.name)) {
-      value = rest.get(parameter.name);
-      rest.delete(parameter.name);
-    }
-    const otherwise = defaults[at];
-    if (value === undefined)
-      value = otherwise === undefined ? new Undefined(`parameter '${parameter.name}' was not provided`) : otherwise(scope);
-    scope.set(parameter.name, value);
-  }
-  if (receives(signature, "caller")) {
-    const caller = rest.get("caller");
-    rest.delete("caller");
-    scope.set("caller", caller === undefined || caller === null ? new Undefined("No caller defined") : caller);
-  }
-  if (receives(signature, "kwargs")) {
-    const dict = new Dict();
-    for (const [key, value] of rest) dict.set(key, value);
-    scope.set("kwargs", dict);
-  } else if (rest.size > 0) {
-    const [first = ""] = rest.keys();
-    typeError(`macro '${name}' takes no keyword argument '${first}'`);
-  }
-  if (receives(signature, "varargs")) scope.set("varargs", new Tuple(args.slice(parameters.length)));
-  else if (args.length > parameters.length) typeError(`macro '${name}' takes not more than ${parameters.length} argument(s)`);
 }

@@ -1,4 +1,4 @@
-/** Methods of Python's `str`. */
+/** Methods of Python's `str`, with their arguments in Python's terms. The functions of `text.ts` do the work. */
 
 import { capitalize, CASING_COST, isCase, isTitle, swapCase, title } from "./casing.ts";
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
@@ -31,33 +31,36 @@ const DIGITS = new RegExp(`^[\\p{Nd}${OTHER_DIGITS}]+$`, "u");
 
 type Method = Builtin<string>;
 
-/** Returns a part of a text and the position of its beginning in code points; undefined if `start` is larger than `end`. */
-function within(
-  text: string,
-  start: TemplateValue | undefined,
-  end: TemplateValue | undefined,
-): { readonly part: string; readonly from: number } | undefined {
-  if ((start === undefined || start === null) && (end === undefined || end === null)) return { part: text, from: 0 };
+/** Part of a text to search in. */
+interface SearchedPart {
+  readonly text: string;
+  /** Position of the beginning of the part in the whole text, in code points. */
+  readonly offset: number;
+}
+
+/** Returns the part of a text between the arguments `start` and `end` of a search; undefined if `start` is larger than `end`. */
+function searchedPart(text: string, start: TemplateValue | undefined, end: TemplateValue | undefined): SearchedPart | undefined {
+  if ((start === undefined || start === null) && (end === undefined || end === null)) return { text, offset: 0 };
   const size = lengthOf(text);
-  const place = (value: TemplateValue | undefined, otherwise: number): number => {
+  const positionOf = (value: TemplateValue | undefined, otherwise: number): number => {
     if (value === undefined || value === null) return otherwise;
     const at = index(value, "slice");
     return at < 0 ? Math.max(0, at + size) : at;
   };
-  const from = place(start, 0);
-  const to = Math.min(size, place(end, size));
+  const from = positionOf(start, 0);
+  const to = Math.min(size, positionOf(end, size));
   if (from > to) return undefined;
-  return { part: isBmpOnly(text) ? text.slice(from, to) : text.slice(unitAt(text, from), unitAt(text, to)), from };
+  return { text: isBmpOnly(text) ? text.slice(from, to) : text.slice(unitAt(text, from), unitAt(text, to)), offset: from };
 }
 
-/** Returns `find`, `index` or a variant; `isRequired` for `index`, which fails if the part is not found. */
-function finder(search: (text: string, part: string) => number, isRequired: boolean): Method {
+/** Returns `find`, `index` or a variant; `isRequired` for `index`, which fails if the text is not found. */
+function finder(search: (text: string, wanted: string) => number, { isRequired }: { readonly isRequired: boolean }): Method {
   return builtin("sub, start=, end=, /", (meter, self, [sub, start, end]) => {
-    const part = textArgument(sub, "the argument of find()");
-    meter.chargeSearch(self.length, part.length);
-    const range = within(self, start, end);
-    const at = range === undefined ? -1 : search(range.part, part);
-    if (range !== undefined && at >= 0) return range.from + pointAt(range.part, at);
+    const wanted = textArgument(sub, "the argument of find()");
+    meter.chargeSearch(self.length, wanted.length);
+    const part = searchedPart(self, start, end);
+    const unit = part === undefined ? -1 : search(part.text, wanted);
+    if (part !== undefined && unit >= 0) return part.offset + pointAt(part.text, unit);
     return isRequired ? valueError("substring not found") : -1;
   });
 }
@@ -65,17 +68,15 @@ function finder(search: (text: string, part: string) => number, isRequired: bool
 /** Returns `startswith` or `endswith`. */
 function affix(matches: (text: string, affix: string) => boolean): Method {
   return builtin("prefix, start=, end=, /", (meter, self, [prefix, start, end]) => {
-    const wanted = prefix instanceof Tuple ? prefix.items : [prefix as TemplateValue];
-    meter.charge(wanted.length);
-    const range = within(self, start, end);
-    return (
-      range !== undefined &&
-      wanted.some((text) => {
-        if (typeof text !== "string") return typeError(`first arg must be str or a tuple of str, not ${typeName(text)}`);
-        meter.chargeText(text.length);
-        return matches(range.part, text);
-      })
-    );
+    const affixes = prefix instanceof Tuple ? prefix.items : [prefix as TemplateValue];
+    meter.charge(affixes.length);
+    const part = searchedPart(self, start, end);
+    if (part === undefined) return false;
+    return affixes.some((text) => {
+      if (typeof text !== "string") return typeError(`first arg must be str or a tuple of str, not ${typeName(text)}`);
+      meter.chargeText(text.length);
+      return matches(part.text, text);
+    });
   });
 }
 
@@ -114,13 +115,13 @@ function aligner(paddingBefore: (missing: number, width: number) => number): Met
   return builtin("width, fillchar=, /", (meter, self, [width, fillchar]) => {
     const fill = fillchar === undefined ? " " : textArgument(fillchar, "the fill character");
     if (lengthOf(fill) !== 1) return typeError("The fill character must be exactly one character long");
-    const wanted = index(width as TemplateValue, "width");
+    const wantedWidth = index(width as TemplateValue, "width");
     meter.chargeText(self.length);
-    const missing = wanted - lengthOf(self);
+    const missing = wantedWidth - lengthOf(self);
     if (missing <= 0) return self;
     meter.checkLength(self.length + missing * fill.length);
-    const before = paddingBefore(missing, wanted);
-    return meter.made(fill.repeat(before) + self + fill.repeat(missing - before));
+    const before = paddingBefore(missing, wantedWidth);
+    return meter.chargeResult(fill.repeat(before) + self + fill.repeat(missing - before));
   });
 }
 
@@ -136,11 +137,11 @@ function predicate(holds: (text: string) => boolean): Method {
 function mapper(map: (text: string) => string, cost = 1): Method {
   return builtin("", (meter, self) => {
     meter.chargeText(self.length * cost);
-    return meter.made(map(self));
+    return meter.chargeResult(map(self));
   });
 }
 
-/** Returns the number of fill characters that `str.center` puts before the text. */
+/** Returns the number of fill characters that `str.center` puts before the text: half of them, rounded as CPython does. */
 function centered(missing: number, width: number): number {
   return Math.floor(missing / 2) + (missing & width & 1);
 }
@@ -151,8 +152,8 @@ const METHODS: Readonly<Record<string, Method>> = {
   count: builtin("sub, start=, end=, /", (meter, self, [sub, start, end]) => {
     const part = textArgument(sub, "the argument of count()");
     meter.chargeSearch(self.length, part.length);
-    const range = within(self, start, end);
-    return range === undefined ? 0 : countOccurrences(range.part, part);
+    const searched = searchedPart(self, start, end);
+    return searched === undefined ? 0 : countOccurrences(searched.text, part);
   }),
   endswith: affix((text, suffix) => text.endsWith(suffix)),
   expandtabs: builtin("tabsize=", (meter, self, [tabsize]) => {
@@ -170,10 +171,10 @@ const METHODS: Readonly<Record<string, Method>> = {
         column = point === "\n" || point === "\r" ? 0 : column + 1;
       }
     }
-    return meter.made(result);
+    return meter.chargeResult(result);
   }),
-  find: finder((text, part) => text.indexOf(part), false),
-  index: finder((text, part) => text.indexOf(part), true),
+  find: finder((text, part) => text.indexOf(part), { isRequired: false }),
+  index: finder((text, part) => text.indexOf(part), { isRequired: true }),
   isalnum: predicate((text) => /^\p{L}+$/u.test(text) || /^[\p{L}\p{Nd}]+$/u.test(text) || isNumericWord(text)),
   isalpha: predicate((text) => /^\p{L}+$/u.test(text)),
   isascii: predicate((text) => !/[^\0-\x7f]/.test(text)),
@@ -193,7 +194,7 @@ const METHODS: Readonly<Record<string, Method>> = {
     }
     meter.charge(items.length);
     meter.checkLength(length - self.length);
-    return meter.made(items.join(self));
+    return meter.chargeResult(items.join(self));
   }),
   ljust: aligner(() => 0),
   lower: mapper((text) => text.toLowerCase()),
@@ -213,8 +214,8 @@ const METHODS: Readonly<Record<string, Method>> = {
   replace: builtin("old, new, count=, /", (meter, self, [old, replacement, limit]) =>
     replaceText(meter, self, textArgument(old, "replace() argument 1"), textArgument(replacement, "replace() argument 2"), limit),
   ),
-  rfind: finder((text, part) => text.lastIndexOf(part), false),
-  rindex: finder((text, part) => text.lastIndexOf(part), true),
+  rfind: finder((text, part) => text.lastIndexOf(part), { isRequired: false }),
+  rindex: finder((text, part) => text.lastIndexOf(part), { isRequired: true }),
   rjust: aligner((missing) => missing),
   rpartition: partitioner(
     (text, part) => text.lastIndexOf(part),
@@ -239,8 +240,8 @@ const METHODS: Readonly<Record<string, Method>> = {
     const missing = index(width as TemplateValue, "width") - lengthOf(self);
     if (missing <= 0) return self;
     meter.checkLength(self.length + missing);
-    const at = /^[+-]/.test(self) ? 1 : 0;
-    return meter.made(self.slice(0, at) + "0".repeat(missing) + self.slice(at));
+    const signLength = /^[+-]/.test(self) ? 1 : 0;
+    return meter.chargeResult(self.slice(0, signLength) + "0".repeat(missing) + self.slice(signLength));
   }),
 };
 
@@ -272,23 +273,17 @@ export function stripText(meter: Meter, text: string, sides: Sides, chars: Templ
 export function replaceText(meter: Meter, text: string, old: string, replacement: string, limit: TemplateValue | undefined): string {
   const maxCount = limit === undefined ? -1 : index(limit, "count");
   meter.chargeSearch(text.length, old.length);
-  const found = countOccurrences(text, old);
-  const replaced = maxCount < 0 ? found : Math.min(found, maxCount);
+  const occurrences = countOccurrences(text, old);
+  const replaced = maxCount < 0 ? occurrences : Math.min(occurrences, maxCount);
   meter.charge(replaced);
   meter.checkLength(text.length + replaced * (replacement.length - old.length));
-  return meter.made(replace(text, old, replacement, maxCount));
+  return meter.chargeResult(replace(text, old, replacement, maxCount));
 }
 
 /** Methods of Python's `str` that this engine does not support. */
-const UNSUPPORTED_METHODS: ReadonlySet<string> = new Set([
-  "casefold",
-  "encode",
-  "format_map",
-  "isidentifier",
-  "isnumeric",
-  "maketrans",
-  "translate",
-]);
+const UNSUPPORTED_METHODS: ReadonlySet<string> = new Set(
+  "casefold encode format_map isidentifier isnumeric maketrans translate".split(" "),
+);
 
 /** Whether Python's `str` has a method with this name, supported here or not. */
 export function isStringMethod(name: string): boolean {

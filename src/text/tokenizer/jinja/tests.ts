@@ -12,71 +12,63 @@ import { Callable, Dict, DictView, isFloat, isInt, type Keywords, Markup, PyIter
 type Test = Builtin<TemplateValue>;
 
 /** Returns a test without arguments. */
-const is = (holds: (value: TemplateValue, meter: Meter) => boolean): Test => builtin("", (meter, value) => holds(value, meter));
+const plainTest = (holds: (value: TemplateValue, meter: Meter) => boolean): Test => builtin("", (meter, value) => holds(value, meter));
 /** Returns the test `lower` or `upper`. */
-const inCase = (wanted: "lower" | "upper"): Test =>
-  is((value, meter) => {
+const caseTest = (wanted: "lower" | "upper"): Test =>
+  plainTest((value, meter) => {
     const text = toText(meter, value);
     meter.chargeText(text.length * 4);
     return isCase(text, wanted);
   });
 /** Returns a test with one argument. */
-const against = (holds: (meter: Meter, left: TemplateValue, right: TemplateValue) => boolean): Test =>
+const binaryTest = (holds: (meter: Meter, left: TemplateValue, right: TemplateValue) => boolean): Test =>
   builtin("other, /", (meter, value, [other]) => holds(meter, value, other as TemplateValue));
 /** Returns a test that compares; `holds` receives a negative number, zero or a positive number. */
-const ordered = (operator: string, holds: (order: number) => boolean): Test =>
-  against((meter, left, right) => holds(compareValues(meter, operator, left, right)));
+const orderTest = (operator: string, holds: (order: number) => boolean): Test =>
+  binaryTest((meter, left, right) => holds(compareValues(meter, operator, left, right)));
+
+const notEqual = binaryTest((meter, left, right) => !equals(meter, left, right));
+const less = orderTest("<", (order) => order < 0);
+const lessOrEqual = orderTest("<=", (order) => order <= 0);
+const greater = orderTest(">", (order) => order > 0);
+const greaterOrEqual = orderTest(">=", (order) => order >= 0);
 
 /** Returns the entries of a test with several names, separated by spaces. */
 const aliased = (names: string, test: Test): Record<string, Test> => Object.fromEntries(names.split(" ").map((name) => [name, test]));
 
+/** Supported tests by name. */
 const TESTS: Readonly<Record<string, Test>> = {
-  boolean: is((value) => typeof value === "boolean"),
-  callable: is((value) => value instanceof Callable || value instanceof Loop || value instanceof Undefined),
-  defined: is((value) => !(value instanceof Undefined)),
-  divisibleby: against((meter, value, by) => equals(meter, binary(meter, "%", value, by), 0)),
-  even: is((value, meter) => equals(meter, binary(meter, "%", value, 2), 0)),
-  false: is((value) => value === false),
-  float: is(isFloat),
-  in: against((meter, value, container) => contains(meter, container, value)),
-  integer: is(isInt),
-  iterable: is(isIterable),
-  lower: inCase("lower"),
-  mapping: is((value) => value instanceof Dict),
-  none: is((value) => value === null),
-  number: is((value) => typeof value === "boolean" || isInt(value) || isFloat(value)),
-  odd: is((value, meter) => equals(meter, binary(meter, "%", value, 2), 1)),
-  sameas: against((_, left, right) => {
+  boolean: plainTest((value) => typeof value === "boolean"),
+  callable: plainTest((value) => value instanceof Callable || value instanceof Loop || value instanceof Undefined),
+  defined: plainTest((value) => !(value instanceof Undefined)),
+  divisibleby: binaryTest((meter, value, by) => equals(meter, binary(meter, "%", value, by), 0)),
+  even: plainTest((value, meter) => equals(meter, binary(meter, "%", value, 2), 0)),
+  false: plainTest((value) => value === false),
+  float: plainTest(isFloat),
+  in: binaryTest((meter, value, container) => contains(meter, container, value)),
+  integer: plainTest(isInt),
+  iterable: plainTest(isIterable),
+  lower: caseTest("lower"),
+  mapping: plainTest((value) => value instanceof Dict),
+  none: plainTest((value) => value === null),
+  number: plainTest((value) => typeof value === "boolean" || isInt(value) || isFloat(value)),
+  odd: plainTest((value, meter) => equals(meter, binary(meter, "%", value, 2), 1)),
+  sameas: binaryTest((_, left, right) => {
     if (left === right && (left === null || typeof left === "boolean")) return true;
     if (left === null || right === null || typeof left === "boolean" || typeof right === "boolean") return false;
     return unsupported("the test `sameas` of values other than true, false and none");
   }),
-  sequence: is((value) => isIterable(value) && !(value instanceof DictView || value instanceof PyIterator)),
-  string: is((value) => typeof value === "string" || value instanceof Markup),
-  true: is((value) => value === true),
-  undefined: is((value) => value instanceof Undefined),
-  upper: inCase("upper"),
-  ...aliased("eq equalto ==", against(equals)),
-  ...aliased(
-    "ne !=",
-    against((meter, left, right) => !equals(meter, left, right)),
-  ),
-  ...aliased(
-    "lt lessthan <",
-    ordered("<", (order) => order < 0),
-  ),
-  ...aliased(
-    "le <=",
-    ordered("<=", (order) => order <= 0),
-  ),
-  ...aliased(
-    "gt greaterthan >",
-    ordered(">", (order) => order > 0),
-  ),
-  ...aliased(
-    "ge >=",
-    ordered(">=", (order) => order >= 0),
-  ),
+  sequence: plainTest((value) => isIterable(value) && !(value instanceof DictView || value instanceof PyIterator)),
+  string: plainTest((value) => typeof value === "string" || value instanceof Markup),
+  true: plainTest((value) => value === true),
+  undefined: plainTest((value) => value instanceof Undefined),
+  upper: caseTest("upper"),
+  ...aliased("eq equalto ==", binaryTest(equals)),
+  ...aliased("ne !=", notEqual),
+  ...aliased("lt lessthan <", less),
+  ...aliased("le <=", lessOrEqual),
+  ...aliased("gt greaterthan >", greater),
+  ...aliased("ge >=", greaterOrEqual),
 };
 
 /** Tests of Python's Jinja that this engine does not support. */

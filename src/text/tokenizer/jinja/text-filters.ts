@@ -3,10 +3,11 @@
 import { capitalize, CASING_COST } from "./casing.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import { formatPercent } from "./format.ts";
+import { jsonOptions, toJson } from "./json.ts";
 import type { Meter } from "./meter.ts";
 import { parseInteger, parseReal, round, toNumber, toReal } from "./numbers.ts";
 import { binary, valueLength } from "./operators.ts";
-import { jsonOptions, plainText, toJson, toText } from "./print.ts";
+import { plainText, toText } from "./print.ts";
 import { builtin, type Filter, textArgument } from "./signature.ts";
 import { callStringMethod, replaceText, stripText } from "./string-methods.ts";
 import { lengthOf, pointsOf, splitLines, WHITE_SPACE } from "./text.ts";
@@ -26,6 +27,8 @@ import {
   type TemplateValue,
 } from "./values.ts";
 
+/** Max spaces that the filter `indent` puts before a line. */
+const MAX_INDENT = 100_000;
 /** Characters between the words of `title`, captured so that a split keeps them. */
 const WORD_SEPARATOR = new RegExp(`([-${WHITE_SPACE}({\\[<]+)`);
 const WORD = /[\p{L}\p{N}_]+/gu;
@@ -35,7 +38,7 @@ const mapper = (map: (text: string) => string, cost = 1): Filter =>
   builtin("", (meter, value) => {
     const text = plainText(meter, value);
     meter.chargeText(text.length * cost);
-    return meter.made(map(text));
+    return meter.chargeResult(map(text));
   });
 
 /** Returns each word with its first character in upper case and the rest in lower case. */
@@ -57,7 +60,9 @@ function indent(
   first: TemplateValue | undefined,
   blank: TemplateValue | undefined,
 ): string {
-  const indentation = typeof width === "string" ? width : " ".repeat(Math.max(0, Math.min(index(orElse(width, 4), "width"), 100_000)));
+  const spaces = typeof width === "string" ? 0 : index(orElse(width, 4), "width");
+  const indentation = typeof width === "string" ? width : " ".repeat(Math.max(0, Math.min(spaces, MAX_INDENT)));
+  // As in Jinja, which thereby keeps a last line that is empty. The sum fails for values that are not texts.
   const text = binary(meter, "+", value, "\n");
   if (typeof text !== "string") return typeError(`indent expects a text, got ${typeName(value)}`);
   const lines = splitLines(text);
@@ -66,7 +71,7 @@ function indent(
   let result: string;
   if (blank !== undefined && truth(blank)) result = lines.join(`\n${indentation}`);
   else result = lines.map((line, at) => (at === 0 || line === "" ? line : indentation + line)).join("\n");
-  return meter.made(first !== undefined && truth(first) ? indentation + result : result);
+  return meter.chargeResult(first !== undefined && truth(first) ? indentation + result : result);
 }
 
 /**
@@ -74,19 +79,18 @@ function indent(
  * longer.
  */
 function truncate(meter: Meter, value: TemplateValue, length: number, killWords: boolean, end: string, leeway: number): TemplateValue {
-  const room = length - lengthOf(end);
-  if (room < 0) throw new TemplateFailure(`AssertionError: expected length >= ${lengthOf(end)}, got ${length}`);
+  const maxKept = length - lengthOf(end);
+  if (maxKept < 0) throw new TemplateFailure(`AssertionError: expected length >= ${lengthOf(end)}, got ${length}`);
   if (leeway < 0) throw new TemplateFailure(`AssertionError: expected leeway >= 0, got ${leeway}`);
   const size = valueLength(meter, value);
   if (size === undefined) return typeError(`object of type '${typeName(value)}' has no len()`);
   if (size <= length + leeway) return value;
   const text = typeof value === "string" ? value : typeError(`truncate expects a text, got ${typeName(value)}`);
   meter.chargeSplit(text.length);
-  const points = pointsOf(text);
-  const cut = points.slice(0, room).join("");
-  if (killWords) return cut + end;
-  const space = cut.lastIndexOf(" ");
-  return (space < 0 ? cut : cut.slice(0, space)) + end;
+  const kept = pointsOf(text).slice(0, maxKept).join("");
+  if (killWords) return kept + end;
+  const lastSpace = kept.lastIndexOf(" ");
+  return (lastSpace < 0 ? kept : kept.slice(0, lastSpace)) + end;
 }
 
 /** Returns `int(value, base)`; `otherwise` for a value without an integer. */
@@ -95,6 +99,7 @@ function toInteger(value: TemplateValue, otherwise: TemplateValue, base: number)
   const truncated = (real: number): TemplateValue => {
     if (!Number.isFinite(real)) return otherwise;
     const whole = Math.trunc(real);
+    // Adding 0 turns -0 to 0.
     return Number.isSafeInteger(whole) ? whole + 0 : BigInt(whole);
   };
   if (typeof value === "string") {
@@ -160,6 +165,7 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
     if (number === undefined) return typeError(`round expects a number, got ${typeName(value)}`);
     const scale = 10 ** digits;
     const scaled = method === "ceil" ? Math.ceil(number * scale) : Math.floor(number * scale);
+    // Adding 0 turns -0 to 0: Python's `ceil` and `floor` return an `int`.
     return float((scaled + 0) / scale);
   }),
   safe: builtin("", (meter, value) => (value instanceof Markup ? value : new Markup(toText(meter, value)))),

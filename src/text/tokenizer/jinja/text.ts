@@ -1,4 +1,4 @@
-/** `str` of Python over the strings of JavaScript: code points instead of UTF-16 units, and Python's own idea of white space. */
+/** `str` of Python over the strings of JavaScript: positions in code points instead of UTF-16 units, and Python's set of white space. */
 
 /** Characters for which `str.isspace` holds. None has a special meaning in a character class of a regular expression. */
 export const WHITE_SPACE =
@@ -39,7 +39,7 @@ export function pointsOf(text: string): string[] {
 /** Returns the position in UTF-16 units of the code point at a position in code points. */
 export function unitAt(text: string, point: number): number {
   let unit = 0;
-  for (let left = point; left > 0 && unit < text.length; left--) unit += (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1;
+  for (let passed = 0; passed < point && unit < text.length; passed++) unit += (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1;
   return unit;
 }
 
@@ -74,10 +74,12 @@ export type Sides = "both" | "left" | "right";
  * @param characters - Code points to strip. Default: white space.
  */
 export function strip(text: string, sides: Sides = "both", characters = WHITE_SPACE): string {
-  const isBmp = isBmpOnly(characters);
-  const points: string | readonly string[] = isBmp ? text : Array.from(text);
-  const stripped = new Set(isBmp ? "" : characters);
-  const matches = (at: number): boolean => (isBmp ? characters.includes(text.charAt(at)) : stripped.has(points[at] as string));
+  // The text is split into code points only if a stripped one may consist of two units.
+  const isByUnit = isBmpOnly(characters);
+  const points: string | readonly string[] = isByUnit ? text : Array.from(text);
+  const strippedPoints = new Set(isByUnit ? "" : characters);
+  const matches = (index: number): boolean =>
+    isByUnit ? characters.includes(text.charAt(index)) : strippedPoints.has(points[index] as string);
   let start = 0;
   let end = points.length;
   if (sides !== "right") while (start < end && matches(start)) start++;
@@ -91,14 +93,14 @@ export function splitText(text: string, separator: string | undefined, limit: nu
   if (separator === undefined) return splitSpace(text, limit);
   if (limit < 0) return text.split(separator);
   const parts: string[] = [];
-  let at = 0;
+  let partStart = 0;
   while (parts.length < limit) {
-    const next = text.indexOf(separator, at);
-    if (next < 0) break;
-    parts.push(text.slice(at, next));
-    at = next + separator.length;
+    const partEnd = text.indexOf(separator, partStart);
+    if (partEnd < 0) break;
+    parts.push(text.slice(partStart, partEnd));
+    partStart = partEnd + separator.length;
   }
-  parts.push(text.slice(at));
+  parts.push(text.slice(partStart));
   return parts;
 }
 
@@ -106,68 +108,75 @@ export function splitText(text: string, separator: string | undefined, limit: nu
 function splitSpace(text: string, limit: number): string[] {
   const trimmed = text.replace(LEADING_SPACE, "");
   if (limit < 0) {
-    const whole = strip(trimmed, "right");
-    return whole === "" ? [] : whole.split(SPACES);
+    const words = strip(trimmed, "right");
+    return words === "" ? [] : words.split(SPACES);
   }
   const parts: string[] = [];
-  let rest = trimmed;
-  while (rest !== "" && parts.length < limit) {
+  let remaining = trimmed;
+  while (remaining !== "" && parts.length < limit) {
     SPACES.lastIndex = 0;
-    const gap = SPACES.exec(rest);
+    const gap = SPACES.exec(remaining);
     if (gap === null) break;
-    parts.push(rest.slice(0, gap.index));
-    rest = rest.slice(gap.index + gap[0].length);
+    parts.push(remaining.slice(0, gap.index));
+    remaining = remaining.slice(gap.index + gap[0].length);
   }
-  if (rest !== "") parts.push(rest);
+  if (remaining !== "") parts.push(remaining);
   return parts;
 }
 
 /** Returns `text.rsplit(separator, limit)`; a negative limit means no limit. */
 export function rsplit(text: string, separator: string | undefined, limit: number): string[] {
   if (limit < 0) return splitText(text, separator, limit);
+  if (separator === undefined) return rsplitSpace(text, limit);
   const parts: string[] = [];
-  let rest = separator === undefined ? strip(text, "right") : text;
+  let remaining = text;
   while (parts.length < limit) {
-    if (separator === undefined) {
-      let start = rest.length;
-      while (start > 0 && !WHITE_SPACE.includes(rest.charAt(start - 1))) start--;
-      if (start === 0) break;
-      parts.push(rest.slice(start));
-      rest = strip(rest.slice(0, start), "right");
-      if (rest === "") return parts.toReversed();
-    } else {
-      const at = rest.lastIndexOf(separator);
-      if (at < 0) break;
-      parts.push(rest.slice(at + separator.length));
-      rest = rest.slice(0, at);
-    }
+    const separatorStart = remaining.lastIndexOf(separator);
+    if (separatorStart < 0) break;
+    parts.push(remaining.slice(separatorStart + separator.length));
+    remaining = remaining.slice(0, separatorStart);
   }
-  if (separator !== undefined || rest !== "") parts.push(rest);
+  parts.push(remaining);
+  return parts.toReversed();
+}
+
+/** Returns `text.rsplit(None, limit)`: the last words between white space, and the text before them. */
+function rsplitSpace(text: string, limit: number): string[] {
+  const parts: string[] = [];
+  let remaining = strip(text, "right");
+  while (remaining !== "" && parts.length < limit) {
+    let wordStart = remaining.length;
+    while (wordStart > 0 && !WHITE_SPACE.includes(remaining.charAt(wordStart - 1))) wordStart--;
+    if (wordStart === 0) break;
+    parts.push(remaining.slice(wordStart));
+    remaining = strip(remaining.slice(0, wordStart), "right");
+  }
+  if (remaining !== "") parts.push(remaining);
   return parts.toReversed();
 }
 
 /** Returns `text.splitlines(keepEnds)`. */
 export function splitLines(text: string, keepEnds = false): string[] {
   const lines: string[] = [];
-  let at = 0;
-  for (const match of text.matchAll(LINE_END)) {
-    const end = match.index + match[0].length;
-    lines.push(text.slice(at, keepEnds ? end : match.index));
-    at = end;
+  let lineStart = 0;
+  for (const lineEnd of text.matchAll(LINE_END)) {
+    const nextLine = lineEnd.index + lineEnd[0].length;
+    lines.push(text.slice(lineStart, keepEnds ? nextLine : lineEnd.index));
+    lineStart = nextLine;
   }
-  if (at < text.length) lines.push(text.slice(at));
+  if (lineStart < text.length) lines.push(text.slice(lineStart));
   return lines;
 }
 
-/** Returns `text.replace(old, with, limit)`; a negative limit means no limit. */
+/** Returns `text.replace(old, replacement, limit)`; a negative limit means no limit. */
 export function replace(text: string, old: string, replacement: string, limit: number): string {
   if (limit < 0 && old !== "") return text.split(old).join(replacement);
   if (old === "") {
+    // As in Python, the empty text occurs before each code point and at the end.
     const points = pointsOf(text);
-    let left = limit < 0 ? points.length + 1 : limit;
-    let result = "";
-    for (const point of points) result += left-- > 0 ? replacement + point : point;
-    return left > 0 ? result + replacement : result;
+    const replaced = limit < 0 ? points.length + 1 : limit;
+    const result = points.map((point, index) => (index < replaced ? replacement + point : point)).join("");
+    return replaced > points.length ? result + replacement : result;
   }
   return splitText(text, old, limit).join(replacement);
 }
@@ -175,7 +184,7 @@ export function replace(text: string, old: string, replacement: string, limit: n
 /** Returns `text.count(part)`: the number of occurrences without overlaps. */
 export function countOccurrences(text: string, part: string): number {
   if (part === "") return lengthOf(text) + 1;
-  let found = 0;
-  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) found++;
-  return found;
+  let count = 0;
+  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) count++;
+  return count;
 }

@@ -1,4 +1,4 @@
-/** Cursor over the tokens of a template. */
+/** Cursor over the tokens of a template; base of the parsers in `expression-parser.ts` and `parser.ts`. */
 
 import { TemplateSyntaxFailure } from "./errors.ts";
 import type { Token, TokenKind } from "./lexer.ts";
@@ -6,21 +6,21 @@ import type { Token, TokenKind } from "./lexer.ts";
 /** Reads tokens one after another; base class of the parsers. */
 export class TokenReader {
   readonly #tokens: readonly Token[];
-  #at = 0;
+  #position = 0;
 
   constructor(tokens: readonly Token[]) {
     this.#tokens = tokens;
   }
 
-  /** Current token. */
+  /** Current token; the token `end` after the last one. */
   protected get token(): Token {
-    return this.#tokens[this.#at] as Token;
+    return this.#tokens[this.#position] as Token;
   }
 
   /** Returns the current token and moves to the next one; stays at the end. */
   protected next(): Token {
     const { token } = this;
-    if (token.kind !== "end") this.#at++;
+    if (token.kind !== "end") this.#position++;
     return token;
   }
 
@@ -31,7 +31,7 @@ export class TokenReader {
 
   /** Whether the current token, or the token `ahead` tokens after it, is this name or operator. */
   protected is(kind: "name" | "operator", text: string, ahead = 0): boolean {
-    const token = this.#tokens[this.#at + ahead];
+    const token = this.#tokens[this.#position + ahead];
     return token?.kind === kind && token.text === text;
   }
 

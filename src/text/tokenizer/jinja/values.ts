@@ -77,19 +77,19 @@ export class Group extends Tuple {
   override readonly typeName = "_GroupTuple";
 }
 
-/** Key of a `dict` as it is stored. */
-type Key = string | number | bigint | null;
+/** Key of a `dict` as it is stored; {@link keyOf} converts a value to it. */
+type StoredKey = string | number | bigint | null;
 
 /** `dict`, in insertion order. */
 export class Dict extends PyObject {
   readonly typeName = "dict";
-  readonly #values: Map<Key, TemplateValue>;
+  readonly #values: Map<StoredKey, TemplateValue>;
   /** Keys that are stored under another one, because they are equal in Python: `True` under 1, `2.0` under 2. */
-  #originals: Map<Key, TemplateValue> | undefined;
+  #originals: Map<StoredKey, TemplateValue> | undefined;
 
   constructor(entries: Iterable<readonly [string, TemplateValue]> = []) {
     super();
-    this.#values = new Map<Key, TemplateValue>(entries);
+    this.#values = new Map<StoredKey, TemplateValue>(entries);
   }
 
   get size(): number {
@@ -97,16 +97,19 @@ export class Dict extends PyObject {
   }
 
   get(key: TemplateValue): TemplateValue | undefined {
-    return typeof key === "string" ? this.#values.get(key) : this.#values.get(keyOf(key));
+    return this.#values.get(keyOf(key));
   }
 
   has(key: TemplateValue): boolean {
-    return this.#values.has(typeof key === "string" ? key : keyOf(key));
+    return this.#values.has(keyOf(key));
   }
 
   set(key: TemplateValue, value: TemplateValue): void {
-    const stored = typeof key === "string" ? key : keyOf(key);
-    if (stored !== key && !this.#values.has(stored)) (this.#originals ??= new Map()).set(stored, key);
+    const stored = keyOf(key);
+    if (stored !== key && !this.#values.has(stored)) {
+      this.#originals ??= new Map();
+      this.#originals.set(stored, key);
+    }
     this.#values.set(stored, value);
   }
 
@@ -126,7 +129,7 @@ export class Dict extends PyObject {
 }
 
 /** Key under which equal values of Python are equal in JavaScript. */
-export function keyOf(value: TemplateValue): Key {
+export function keyOf(value: TemplateValue): StoredKey {
   if (value === null || typeof value === "string" || typeof value === "number" || typeof value === "bigint") return value;
   if (typeof value === "boolean") return value ? 1 : 0;
   if (value instanceof Float) return Number.isSafeInteger(value.value) ? value.value + 0 : int(BigInt(value.value));
@@ -141,7 +144,8 @@ export class DictView extends PyObject {
   constructor(kind: "keys" | "values" | "items", dict: Dict) {
     super();
     this.typeName = `dict_${kind}`;
-    this.items = kind === "keys" ? dict.keys() : kind === "values" ? dict.values() : dict.entries().map((entry) => new Tuple(entry));
+    if (kind === "items") this.items = dict.entries().map((entry) => new Tuple(entry));
+    else this.items = kind === "keys" ? dict.keys() : dict.values();
   }
 }
 
@@ -198,7 +202,7 @@ export class Namespace extends PyObject {
   }
 }
 
-/** Text that the filter `safe` marks: text appended to it is escaped as HTML. Its methods and most filters of it are unsupported. */
+/** Text that the filter `safe` marks: text appended to it is escaped as HTML. Its methods, and most filters applied to it, are unsupported. */
 export class Markup extends PyObject {
   readonly typeName = "Markup";
   readonly text: string;
