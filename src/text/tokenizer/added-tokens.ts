@@ -56,7 +56,10 @@ export class AddedTokenFinder {
       for (let at = 0; at < text.length; at++) {
         const unit = text.charCodeAt(at);
         let child = node.children.get(unit);
-        if (child === undefined) node.children.set(unit, (child = { children: new Map(), token: null }));
+        if (child === undefined) {
+          child = { children: new Map(), token: null };
+          node.children.set(unit, child);
+        }
         node = child;
       }
       node.token = token;
@@ -66,10 +69,10 @@ export class AddedTokenFinder {
   /** Divides a text into its added tokens and the sections between them. Empty sections are left out. */
   split(text: string): Section[] {
     const sections: Section[] = [];
-    /** End of the last section. */
-    let done = 0;
+    /** End of the last section, with the white space that its token includes. */
+    let lastEnd = 0;
     const addTextUpTo = (end: number): void => {
-      if (end > done) sections.push({ text: text.slice(done, end), start: done, token: null });
+      if (end > lastEnd) sections.push({ text: text.slice(lastEnd, end), start: lastEnd, token: null });
     };
     for (let at = 0; at < text.length;) {
       const found = this.#longest(text, at);
@@ -80,10 +83,10 @@ export class AddedTokenFinder {
       const end = at + found.length;
       const { token } = found;
       if (!token.singleWord || isSingleWord(text, at, end)) {
-        const from = token.lstrip ? Math.max(at - spacesBefore(text, at), done) : at;
-        addTextUpTo(from);
-        done = token.rstrip ? end + spacesAfter(text, end) : end;
-        sections.push({ text: token.content, start: from, token });
+        const start = token.lstrip ? Math.max(at - spacesBefore(text, at), lastEnd) : at;
+        addTextUpTo(start);
+        lastEnd = token.rstrip ? end + spacesAfter(text, end) : end;
+        sections.push({ text: token.content, start, token });
       }
       at = end;
     }
@@ -91,20 +94,20 @@ export class AddedTokenFinder {
     return sections;
   }
 
-  /** Returns the longest token that begins at `from`, with the length of the matched text. */
-  #longest(text: string, from: number): { readonly token: AddedToken; readonly length: number } | null {
-    let node = this.#root.children.get(text.charCodeAt(from));
-    let found: AddedToken | null = null;
+  /** Returns the longest token that begins at `start`, with the length of the matched text in UTF-16 units; null if none begins there. */
+  #longest(text: string, start: number): { readonly token: AddedToken; readonly length: number } | null {
+    let node = this.#root.children.get(text.charCodeAt(start));
+    let longest: AddedToken | null = null;
     let length = 0;
-    for (let at = from + 1; node !== undefined; at++) {
+    for (let end = start + 1; node !== undefined; end++) {
       if (node.token !== null) {
-        found = node.token;
-        length = at - from;
+        longest = node.token;
+        length = end - start;
       }
-      if (at >= text.length) break;
-      node = node.children.get(text.charCodeAt(at));
+      if (end >= text.length) break;
+      node = node.children.get(text.charCodeAt(end));
     }
-    return found === null ? null : { token: found, length };
+    return longest === null ? null : { token: longest, length };
   }
 }
 
@@ -113,12 +116,14 @@ function isSingleWord(text: string, from: number, to: number): boolean {
   return !ENDS_WITH_WORD.test(text.slice(Math.max(0, from - 2), from)) && !STARTS_WITH_WORD.test(text.slice(to, to + 2));
 }
 
+/** Returns the number of white space characters directly before a position. */
 function spacesBefore(text: string, at: number): number {
   let count = 0;
   while (count < at && SPACE.test(text.charAt(at - count - 1))) count++;
   return count;
 }
 
+/** Returns the number of white space characters from a position on. */
 function spacesAfter(text: string, at: number): number {
   let count = 0;
   while (at + count < text.length && SPACE.test(text.charAt(at + count))) count++;

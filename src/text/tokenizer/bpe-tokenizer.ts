@@ -89,7 +89,8 @@ export class BpeChatTokenizer implements ChatTokenizer {
    */
   #parts(text: string, follows: EncodeOptions["follows"]): (readonly [PipelineEncoder, string])[] {
     const { continuation, restartsAfterTokens } = this.#data.pipelines;
-    if (continuation === null || follows === undefined || (follows === "token" && restartsAfterTokens)) return [[this.#encoder, text]];
+    const isLikeBeginning = follows === undefined || (follows === "token" && restartsAfterTokens);
+    if (continuation === null || isLikeBeginning) return [[this.#encoder, text]];
     this.#continuation ??= new PipelineEncoder(this.#wordEncoder, continuation, this.#data.addedTokens);
     const restart = this.#restartFinder?.split(text).find(({ token }) => token !== null)?.start ?? text.length;
     return [
@@ -149,33 +150,32 @@ export class BpeChatTokenizer implements ChatTokenizer {
 
   renderTraining(messages: readonly ChatMessage[], options: RenderTrainingOptions = {}): RenderedTraining {
     const closings = this.eosTokenIds.map((id) => this.tokenText(id));
+    const { tools, variables } = options;
     const segments = trainingSegments(
       messages,
-      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, variables: options.variables, addGenerationPrompt }),
+      (prefix, { addGenerationPrompt }) => this.renderChat(prefix, { tools, variables, addGenerationPrompt }),
       closings,
       options.isTrained,
     );
-    let done = "";
-    const missing = { all: 0, trained: 0 };
-    const encoded = segments.map(({ text, trained }) => {
-      const missingBefore = this.#wordEncoder.missingBytes;
-      const ids = this.encode(text, { follows: this.#endKind(done) });
-      const missingHere = this.#wordEncoder.missingBytes - missingBefore;
-      missing.all += missingHere;
-      if (trained) missing.trained += missingHere;
-      done += text;
-      return ids;
-    });
-    const length = encoded.reduce((sum, part) => sum + part.length, 0);
-    const ids = new Int32Array(length);
-    const mask = new Uint8Array(length);
-    let at = 0;
-    for (const [index, part] of encoded.entries()) {
-      ids.set(part, at);
-      if (segments[index]?.trained === true) mask.fill(1, at, at + part.length);
-      at += part.length;
+    const ids = new IdList();
+    const trainedRanges: (readonly [start: number, end: number])[] = [];
+    let textBefore = "";
+    let missingBytes = 0;
+    let missingTrainedBytes = 0;
+    for (const { text, trained } of segments) {
+      const [start, missingBefore] = [ids.length, this.#wordEncoder.missingBytes];
+      ids.append(this.encode(text, { follows: this.#endKind(textBefore) }));
+      const missing = this.#wordEncoder.missingBytes - missingBefore;
+      missingBytes += missing;
+      if (trained) {
+        missingTrainedBytes += missing;
+        trainedRanges.push([start, ids.length]);
+      }
+      textBefore += text;
     }
-    return { ids, mask, missingBytes: missing.all, missingTrainedBytes: missing.trained };
+    const mask = new Uint8Array(ids.length);
+    for (const [start, end] of trainedRanges) mask.fill(1, start, end);
+    return { ids: ids.toArray(), mask, missingBytes, missingTrainedBytes };
   }
 
   /** Returns the option `follows` for text after `text`: the kind of its end; undefined if it is empty. */
@@ -222,6 +222,7 @@ function compiled(name: string, source: string | undefined): ChatTemplate | unde
   }
 }
 
+/** Decodes UTF-8; a byte order mark stays in the text. */
 function utf8(bytes: Uint8Array): string {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }

@@ -12,10 +12,11 @@ for (const [byte, character] of byteAlphabet().entries()) BYTE_OF_CODE_POINT[cha
 /** Returns the 256 characters, indexed by byte. */
 export function byteAlphabet(): string[] {
   const characters: string[] = [];
-  let shifted = 0;
+  let nextReplacement = 0x100;
   for (let byte = 0; byte < 256; byte++) {
-    const printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-    characters.push(String.fromCharCode(printable ? byte : 0x100 + shifted++));
+    const isPrintable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    characters.push(String.fromCharCode(isPrintable ? byte : nextReplacement));
+    if (!isPrintable) nextReplacement++;
   }
   return characters;
 }
@@ -29,11 +30,14 @@ export function byteAlphabet(): string[] {
 export function bytesOfToken(text: Uint8Array): Uint8Array | undefined {
   const bytes = new Uint8Array(text.length);
   let length = 0;
-  for (let at = 0; at < text.length; at++) {
-    const first = text[at]!;
-    // All characters of the alphabet have one or two bytes.
-    if (first >= 0xe0) return undefined;
-    const byte = BYTE_OF_CODE_POINT[first < 0x80 ? first : ((first & 0x1f) << 6) | (text[++at]! & 0x3f)] ?? -1;
+  for (let at = 0; at < text.length;) {
+    const firstByte = text[at]!;
+    // All characters of the alphabet have one or two bytes in UTF-8.
+    if (firstByte >= 0xe0) return undefined;
+    const isAscii = firstByte < 0x80;
+    const codePoint = isAscii ? firstByte : ((firstByte & 0x1f) << 6) | (text[at + 1]! & 0x3f);
+    at += isAscii ? 1 : 2;
+    const byte = BYTE_OF_CODE_POINT[codePoint] ?? -1;
     if (byte < 0) return undefined;
     bytes[length++] = byte;
   }

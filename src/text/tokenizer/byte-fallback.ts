@@ -75,6 +75,7 @@ export function byteFallbackPipeline(file: TokenizerFile, config: TokenizerConfi
 /** Normalizer that replaces spaces by `▁`. */
 const REPLACE_SPACES: Component = { type: "Replace", pattern: { String: " " }, content: SPACE };
 
+/** Whether transformers ignores the pipeline of the file, because the tokenizer's class is Llama's. */
 function isLlamaClass(config: TokenizerConfigFile): boolean {
   return config["tokenizer_class"] === "LlamaTokenizer" || config["tokenizer_class"] === "LlamaTokenizerFast";
 }
@@ -85,20 +86,26 @@ function llamaPrefix(config: TokenizerConfigFile): SpacePrefix {
   return config["legacy"] === true ? "always" : "first";
 }
 
-/** Returns the prefix that the normalizer or pre-tokenizer of the file produces. */
+/**
+ * Returns the prefix that the normalizer or pre-tokenizer of the file produces: the normalizers `Replace` alone or after `Prepend`, or the
+ * pre-tokenizer `Metaspace`.
+ */
 function filePrefix(file: TokenizerFile): SpacePrefix {
   const normalizers = partsOf(file.normalizer, "normalizers");
-  const last = normalizers.at(-1);
-  const replaces = normalizers.length > 0 && last?.type === "Replace" && searchedText(last) === " " && last["content"] === SPACE;
-  const prepends = normalizers[0]?.type === "Prepend" && normalizers[0]["prepend"] === SPACE;
-  const pre = file.pre_tokenizer;
-  if (isUnused(pre) && replaces && normalizers.length === (prepends ? 2 : 1)) return prepends ? "always" : "never";
-  const scheme = pre?.["prepend_scheme"];
-  const isMetaspace = pre?.type === "Metaspace" && pre["replacement"] === SPACE && pre["split"] === false;
+  const { pre_tokenizer: preTokenizer } = file;
+  if (isUnused(preTokenizer)) {
+    const [prepend, replace] = normalizers.length === 2 ? normalizers : [undefined, normalizers[0]];
+    const hasReplace =
+      normalizers.length <= 2 && replace?.type === "Replace" && searchedText(replace) === " " && replace["content"] === SPACE;
+    if (hasReplace && prepend === undefined) return "never";
+    if (hasReplace && prepend?.type === "Prepend" && prepend["prepend"] === SPACE) return "always";
+  }
+  const scheme = preTokenizer?.["prepend_scheme"];
+  const isMetaspace = preTokenizer?.type === "Metaspace" && preTokenizer["replacement"] === SPACE && preTokenizer["split"] === false;
   if (isMetaspace && normalizers.length === 0 && (scheme === "always" || scheme === "first" || scheme === "never")) return scheme;
   throw new UnsupportedError(
     `tokenizer.json: expected a byte-fallback tokenizer with the normalizers \`Prepend\` and \`Replace\`, or the pre-tokenizer \`Metaspace\` with \`prepend_scheme\` and without \`split\`; ` +
-      `got normalizer ${listed(normalizers)}, pre-tokenizer \`${pre?.type ?? "none"}\`.`,
+      `got normalizer ${listed(normalizers)}, pre-tokenizer \`${preTokenizer?.type ?? "none"}\`.`,
   );
 }
 
@@ -127,16 +134,12 @@ function searchedText(part: Component): unknown {
 /** @throws UnsupportedError `E_UNSUPPORTED` for a decoder other than the one of SentencePiece. */
 function requireDecoder(decoder: Component | null): void {
   const parts = partsOf(decoder, "decoders");
-  const [replace, bytes, fuse, strip, ...rest] = parts;
-  const isKnown =
-    replace?.type === "Replace" &&
-    searchedText(replace) === SPACE &&
-    replace["content"] === " " &&
-    bytes?.type === "ByteFallback" &&
-    fuse?.type === "Fuse" &&
-    (strip === undefined || (strip.type === "Strip" && strip["content"] === " " && strip["start"] === 1 && strip["stop"] === 0)) &&
-    rest.length === 0;
-  if (isKnown) return;
+  const [replace, bytes, fuse, strip] = parts;
+  const replacesMarks = replace?.type === "Replace" && searchedText(replace) === SPACE && replace["content"] === " ";
+  // `Strip` removes the space in front of the first word.
+  const stripsSpace = strip?.type === "Strip" && strip["content"] === " " && strip["start"] === 1 && strip["stop"] === 0;
+  const hasKnownEnd = strip === undefined || (stripsSpace && parts.length === 4);
+  if (replacesMarks && bytes?.type === "ByteFallback" && fuse?.type === "Fuse" && hasKnownEnd) return;
   throw new UnsupportedError(
     `tokenizer.json: expected the decoders \`Replace\`, \`ByteFallback\`, \`Fuse\` and \`Strip\` of one space, got ${listed(parts)}.`,
   );

@@ -17,6 +17,7 @@ export function requireByteLevel(file: TokenizerFile): void {
   );
 }
 
+/** Returns the parts of a `Sequence`, which holds them under `key`; none if they are not valid. */
 function listOf(part: Component, key: string): readonly Component[] {
   return z.array(component).safeParse(part[key]).data ?? [];
 }
@@ -30,21 +31,20 @@ function endsWithByteLevel(part: Component | null): boolean {
   if (part.type === "ByteLevel") return true;
   if (part.type !== "Sequence") return false;
   const parts = listOf(part, "pretokenizers");
-  return parts.slice(0, -1).every((one) => !hasByteLevel(one, "pretokenizers")) && endsWithByteLevel(parts.at(-1) ?? null);
+  const hasEarlierOne = parts.slice(0, -1).some((earlier) => hasByteLevel(earlier, "pretokenizers"));
+  return !hasEarlierOne && endsWithByteLevel(parts.at(-1) ?? null);
 }
 
 /** Whether `ByteLevel` is a part, or a part of a `Sequence`, which holds its parts under `key`. */
 function hasByteLevel(part: Component | null, key = "decoders"): boolean {
   if (part === null) return false;
-  return part.type === "ByteLevel" || (part.type === "Sequence" && listOf(part, key).some((one) => hasByteLevel(one, key)));
+  return part.type === "ByteLevel" || (part.type === "Sequence" && listOf(part, key).some((inner) => hasByteLevel(inner, key)));
 }
 
 /** Returns the type of a part, and of the parts of a `Sequence`, for messages. */
 function describe(part: Component | null, key: string): string {
   if (part === null) return "none";
-  return part.type === "Sequence"
-    ? `Sequence of ${listOf(part, key)
-        .map(({ type }) => type)
-        .join(", ")}`
-    : part.type;
+  if (part.type !== "Sequence") return part.type;
+  const types = listOf(part, key).map(({ type }) => type);
+  return `Sequence of ${types.join(", ")}`;
 }

@@ -43,21 +43,22 @@ export interface ChatTemplate {
 /** Compiled templates by source. Requests may bring their own template, and most bring the same one. */
 const templates = new Lru<string, CachedTemplate>({ maxEntries: 16 });
 
+/** Entry of {@link templates}. */
 interface CachedTemplate {
   readonly template: Template;
   /** Absent until they are needed: finding them takes many renderings. */
   forms?: MessageForms;
 }
 
-/** Limits of a rendering that finds out the forms of messages: its conversation has at most three messages. */
+/** Limits of a rendering that finds the forms of messages, whose conversation has at most three messages. */
 const PROBE_LIMITS = { maxSteps: 20_000, maxTextLength: 65_536 };
 
 /** Returns the forms of messages that a template renders; found by rendering at the first call. */
-function formsOf(known: CachedTemplate): MessageForms {
-  known.forms ??= probeForms((variables) =>
-    known.template.render({ bos_token: "", eos_token: "", documents: null, add_generation_prompt: false, ...variables }, PROBE_LIMITS),
+function formsOf(entry: CachedTemplate): MessageForms {
+  entry.forms ??= probeForms((variables) =>
+    entry.template.render({ bos_token: "", eos_token: "", documents: null, add_generation_prompt: false, ...variables }, PROBE_LIMITS),
   );
-  return known.forms;
+  return entry.forms;
 }
 
 /**
@@ -70,12 +71,12 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   if (source.length > MAX_TEMPLATE_LENGTH) {
     throw new DataError(`Expected a chat template of at most ${MAX_TEMPLATE_LENGTH} characters, got ${source.length}.`);
   }
-  const known = cached(source);
-  const { template } = known;
+  const entry = cached(source);
+  const { template } = entry;
   return {
     names: template.names,
     get forms() {
-      return formsOf(known);
+      return formsOf(entry);
     },
     render(variables) {
       try {
@@ -94,12 +95,12 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
 
 /** Returns the compiled template of a source, compiled at its first use. */
 function cached(source: string): CachedTemplate {
-  const known = templates.get(source);
-  if (known !== undefined) return known;
+  const existing = templates.get(source);
+  if (existing !== undefined) return existing;
   try {
-    const fresh: CachedTemplate = { template: compile(source) };
-    templates.set(source, fresh);
-    return fresh;
+    const compiled: CachedTemplate = { template: compile(source) };
+    templates.set(source, compiled);
+    return compiled;
   } catch (error) {
     throw new DataError(`The chat template does not parse: ${(error as Error).message}`, { cause: error });
   }

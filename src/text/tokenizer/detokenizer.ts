@@ -2,7 +2,7 @@
 
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
 
-/** See {@link createDetokenizer}. One per stream. */
+/** Incremental decoder of one stream; {@link createDetokenizer} makes it. */
 export interface Detokenizer {
   /** Returns the text that became certain with this token; `""` while a character is incomplete. */
   push(id: number): string;
@@ -27,12 +27,12 @@ export function createDetokenizer(
   tokenizer: Pick<ChatTokenizer, "tokenBytes" | "specialTokenIds">,
   options: { readonly skipSpecialTokens?: boolean | undefined } = {},
 ): Detokenizer {
-  const skip = options.skipSpecialTokens ?? false;
+  const skipsSpecial = options.skipSpecialTokens ?? false;
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   return {
     push(id) {
       const bytes = tokenizer.tokenBytes(id);
-      if (skip && tokenizer.specialTokenIds.has(id)) return "";
+      if (skipsSpecial && tokenizer.specialTokenIds.has(id)) return "";
       return decoder.decode(bytes, { stream: true });
     },
     flush: () => decoder.decode(),

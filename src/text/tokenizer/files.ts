@@ -69,16 +69,9 @@ export const tokenizerConfigFile = z.looseObject({
 });
 export type TokenizerConfigFile = z.infer<typeof tokenizerConfigFile>;
 
+const tokenId = z.int().min(0);
 /** Schema of a token id or a list of ids; parsed to a list. */
-const tokenIds = z
-  .union([
-    z
-      .int()
-      .min(0)
-      .transform((id) => [id]),
-    z.array(z.int().min(0)),
-  ])
-  .nullish();
+const tokenIds = z.union([tokenId.transform((id) => [id]), z.array(tokenId)]).nullish();
 /** `generation_config.json`. */
 export const generationConfigFile = z.looseObject({ eos_token_id: tokenIds });
 /** `config.json`, as far as the tokenizer needs it. */

@@ -116,6 +116,7 @@ async function readGgufTexts(path: string): Promise<TokenizerTexts> {
   };
 }
 
+/** Reads the files of a directory, or the metadata of a GGUF file. */
 async function readTexts(directory: string, signal: AbortSignal | undefined): Promise<TokenizerTexts> {
   signal?.throwIfAborted();
   if (await isGgufPath(directory)) return readGgufTexts(directory);
@@ -133,6 +134,7 @@ async function readTexts(directory: string, signal: AbortSignal | undefined): Pr
   return { tokenizer, config, generation, model, template };
 }
 
+/** Parses and validates all files but `tokenizer.json`. */
 function parseSmallFiles({ config: configText, generation, model, template }: TokenizerTexts): Omit<TokenizerFiles, "file"> {
   const config = parseFile("tokenizer_config.json", configText ?? "{}", tokenizerConfigFile);
   return {

@@ -30,6 +30,9 @@ type Message = Readonly<Record<string, unknown>>;
 /** Renders a conversation; throws if the template fails. */
 type Render = (variables: { readonly messages: readonly Message[]; readonly tools: readonly unknown[] | null }) => string;
 
+/** Renders a conversation; returns "" if the template fails. */
+type Attempt = (messages: readonly Message[], tools: readonly unknown[] | null) => string;
+
 // Texts of the messages. A form is supported if the rendering contains them: no template contains them itself.
 const FIRST = "firstneedle";
 const SECOND = "secondneedle";
@@ -69,8 +72,11 @@ export function probeForms(render: Render): MessageForms {
   const calls = callForms(attempt);
   const renderContent = (role: FormRole, content: unknown): string => {
     const message = { role, content };
-    if (role === "tool")
-      return attempt([...withCall(calls.toolArguments, calls.emptyContent), { ...message, tool_call_id: CALL_ID, name: "lookup" }], [TOOL]);
+    if (role === "tool") {
+      // A result must answer a call, in the forms found before.
+      const call = withCall(calls.toolArguments, calls.emptyContent);
+      return attempt([...call, { ...message, tool_call_id: CALL_ID, name: "lookup" }], [TOOL]);
+    }
     if (role === "assistant") return attempt([QUESTION, message], null);
     return attempt(role === "system" ? [message, QUESTION] : [message], null);
   };
@@ -97,21 +103,17 @@ function byRole(test: (role: FormRole) => boolean): Readonly<Record<FormRole, bo
 
 /** Returns a question and an assistant message that answers it with a tool call. */
 function withCall(form: MessageForms["toolArguments"], content: MessageForms["emptyContent"]): readonly Message[] {
-  const given = form === "object" ? ARGUMENTS : JSON.stringify(ARGUMENTS);
-  const call = { id: CALL_ID, type: "function", function: { name: "lookup", arguments: given } };
+  const callArguments = form === "object" ? ARGUMENTS : JSON.stringify(ARGUMENTS);
+  const call = { id: CALL_ID, type: "function", function: { name: "lookup", arguments: callArguments } };
   return [QUESTION, { role: "assistant", content, tool_calls: [call] }];
 }
-
-/** Renders a conversation; returns "" if the template fails. */
-type Attempt = (messages: readonly Message[], tools: readonly unknown[] | null) => string;
 
 /** Finds the form of tool calls: the first combination of arguments and content that the template renders. */
 function callForms(attempt: Attempt): Pick<MessageForms, "rendersToolCalls" | "toolArguments" | "emptyContent"> {
   const result = { role: "tool", tool_call_id: CALL_ID, name: "lookup", content: "found" };
   for (const toolArguments of ["object", "text"] as const) {
-    const [withEmpty, withNull] = (["", null] as const).map((content) =>
-      attempt([...withCall(toolArguments, content), result], [TOOL]),
-    ) as [string, string];
+    const rendering = (content: "" | null): string => attempt([...withCall(toolArguments, content), result], [TOOL]);
+    const [withEmpty, withNull] = [rendering(""), rendering(null)];
     // A template that prints null as `None` expects a text. If "" and null give different texts, null is right: "" would add an empty turn.
     const takesNull = showsArguments(withNull) && withNull !== withEmpty && !withNull.includes("None");
     if (takesNull) return { rendersToolCalls: true, toolArguments, emptyContent: null };

@@ -5,7 +5,7 @@ import { component, type Component } from "./files.ts";
 import { libraryNormalizer } from "./library.ts";
 import { FORMS, normalizeText } from "./unicode.ts";
 
-/** Returns the normalized text. */
+/** Function that returns the normalized text. */
 export type Normalizer = (text: string) => string;
 
 /**

@@ -9,7 +9,7 @@ export interface AddedAround {
   readonly after: readonly string[];
 }
 
-const NOTHING: AddedAround = { before: [], after: [] };
+const NO_TOKENS: AddedAround = { before: [], after: [] };
 /**
  * Settings of `TemplateProcessing`. Of them only `single` is used, the template for one text: special tokens around the text (`Sequence`).
  */
@@ -28,10 +28,10 @@ const roberta = z.object({ cls: textAndId, sep: textAndId });
  * @throws UnsupportedError `E_UNSUPPORTED` for a post-processor that is not supported.
  */
 export function addedAround(part: Component | null): AddedAround {
-  if (part === null) return NOTHING;
+  if (part === null) return NO_TOKENS;
   switch (part.type) {
     case "ByteLevel":
-      return NOTHING;
+      return NO_TOKENS;
     case "Sequence": {
       const parts = componentSettings("post-processor", z.object({ processors: z.array(component) }), part).processors.map(addedAround);
       // Each processor adds its tokens around the result of the processors before it.
@@ -40,7 +40,7 @@ export function addedAround(part: Component | null): AddedAround {
           before: [...outer.before, ...inner.before],
           after: [...inner.after, ...outer.after],
         }),
-        NOTHING,
+        NO_TOKENS,
       );
     }
     case "TemplateProcessing": {

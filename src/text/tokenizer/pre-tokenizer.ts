@@ -19,13 +19,15 @@ export type PreTokenizer = (text: string, start: number) => readonly string[];
 const BYTE_LEVEL_WORDS = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 const SPACE = " ";
 
-// Settings of pre-tokenizers as in `tokenizer.json`.
+// Schemas of the settings of pre-tokenizers, with the names of `tokenizer.json`.
+
 /**
  * Treatment of the matches of a pattern: dropped, words of their own, joined to the word before or after, or joined to adjacent matches.
  */
 const behavior = z.enum(["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]);
 type Behavior = z.infer<typeof behavior>;
 const pattern = z.union([z.object({ Regex: z.string() }), z.object({ String: z.string() })]);
+const sequence = z.object({ pretokenizers: z.array(component) });
 const split = z.object({ pattern, behavior, invert: z.boolean().default(false) });
 const byteLevel = z.object({ add_prefix_space: z.boolean().default(true), use_regex: z.boolean().default(true) });
 const digits = z.object({ individual_digits: z.boolean().default(false) });
@@ -47,23 +49,22 @@ type Pattern = z.infer<typeof pattern>;
 export function compilePreTokenizer(part: Component | null): PreTokenizer {
   if (part === null) return (text) => [text];
   switch (part.type) {
-    case "Sequence":
-      return inSequence(
-        componentSettings("pre-tokenizer", z.object({ pretokenizers: z.array(component) }), part).pretokenizers.map(compilePreTokenizer),
-      );
-    case "Split": {
-      const { pattern: given, behavior: kind, invert } = componentSettings("pre-tokenizer", split, part);
-      return splitting(given, kind, invert);
+    case "Sequence": {
+      const { pretokenizers } = componentSettings("pre-tokenizer", sequence, part);
+      return inSequence(pretokenizers.map(compilePreTokenizer));
     }
-    case "Digits":
-      return splitting(
-        { Regex: componentSettings("pre-tokenizer", digits, part).individual_digits ? String.raw`\p{N}` : String.raw`\p{N}+` },
-        "Isolated",
-      );
+    case "Split": {
+      const settings = componentSettings("pre-tokenizer", split, part);
+      return splitting(settings.pattern, settings.behavior, { isInverted: settings.invert });
+    }
+    case "Digits": {
+      const { individual_digits: isSingle } = componentSettings("pre-tokenizer", digits, part);
+      return splitting({ Regex: isSingle ? String.raw`\p{N}` : String.raw`\p{N}+` }, "Isolated");
+    }
     case "Punctuation":
       return splitting({ Regex: String.raw`[\p{P}!-/:-@\[-\x60{-~]` }, componentSettings("pre-tokenizer", punctuation, part).behavior);
     case "Whitespace":
-      return splitting({ Regex: String.raw`\w+|[^\w\s]+` }, "Removed", true);
+      return splitting({ Regex: String.raw`\w+|[^\w\s]+` }, "Removed", { isInverted: true });
     case "WhitespaceSplit":
       return splitting({ Regex: String.raw`\s` }, "Removed");
     case "ByteLevel":
@@ -75,7 +76,7 @@ export function compilePreTokenizer(part: Component | null): PreTokenizer {
   }
 }
 
-/** Applies each part to the words of the part before it. */
+/** Applies each part to the words of the part before it. Positions count in the words that the first part returns. */
 function inSequence(parts: readonly PreTokenizer[]): PreTokenizer {
   return (text, start) => {
     let words: readonly string[] = [text];
@@ -84,11 +85,11 @@ function inSequence(parts: readonly PreTokenizer[]): PreTokenizer {
         words = part(text, start);
         continue;
       }
-      let at = start;
+      let wordStart = start;
       words = words.flatMap((word) => {
-        const cut = part(word, at);
-        at += word.length;
-        return cut;
+        const smallerWords = part(word, wordStart);
+        wordStart += word.length;
+        return smallerWords;
       });
     }
     return words;
@@ -112,40 +113,40 @@ function spaceMarks({ replacement, prepend_scheme: scheme, split: isSplit }: z.i
 }
 
 /** Returns the regular expression of a pattern. */
-function patternRegex(given: Pattern): RegExp {
-  if ("String" in given) return new RegExp(given.String.replaceAll(/[\\^$.*+?()[\]{}|/-]/gu, String.raw`\$&`), "gu");
+function patternRegex(source: Pattern): RegExp {
+  if ("String" in source) return new RegExp(source.String.replaceAll(/[\\^$.*+?()[\]{}|/-]/gu, String.raw`\$&`), "gu");
   try {
-    return translateRegex(given.Regex);
+    return translateRegex(source.Regex);
   } catch (error) {
     throw new UnsupportedError(
-      `tokenizer.json: the regular expression ${JSON.stringify(given.Regex.slice(0, 100))} is not supported: ${(error as Error).message}`,
+      `tokenizer.json: the regular expression ${JSON.stringify(source.Regex.slice(0, 100))} is not supported: ${(error as Error).message}`,
       { cause: error },
     );
   }
 }
 
 /** Returns a pre-tokenizer that cuts at the matches of a pattern; if inverted, at the text between them. */
-function splitting(given: Pattern, kind: Behavior, isInverted = false): PreTokenizer {
-  const regex = patternRegex(given);
+function splitting(source: Pattern, matchBehavior: Behavior, { isInverted = false }: { readonly isInverted?: boolean } = {}): PreTokenizer {
+  const regex = patternRegex(source);
   // By far the most frequent case, so it has a function of its own. Inversion changes nothing: all stretches become words.
-  if (kind === "Isolated") return (text) => isolated(text, regex);
-  return (text) => grouped(text, regex, kind, isInverted);
+  if (matchBehavior === "Isolated") return (text) => isolated(text, regex);
+  return (text) => grouped(stretches(text, regex, isInverted), matchBehavior).map(({ start, end }) => text.slice(start, end));
 }
 
 /** Cuts a text into its matches and the stretches between them. */
 function isolated(text: string, regex: RegExp): string[] {
   const words: string[] = [];
-  let done = 0;
-  for (const { 0: word, index } of asMatched(text).matchAll(regex)) {
-    if (index > done) words.push(text.slice(done, index));
-    done = index + word.length;
-    if (word !== "") words.push(text.slice(index, done));
+  let lastEnd = 0;
+  for (const { 0: match, index } of asMatched(text).matchAll(regex)) {
+    if (index > lastEnd) words.push(text.slice(lastEnd, index));
+    lastEnd = index + match.length;
+    if (match !== "") words.push(text.slice(index, lastEnd));
   }
-  if (done < text.length) words.push(text.slice(done));
+  if (lastEnd < text.length) words.push(text.slice(lastEnd));
   return words;
 }
 
-/** A stretch of a text. `isMatch` is the opposite if the pattern is inverted. */
+/** A match of a pattern, or the text between two matches. If the pattern is inverted, `isMatch` is exchanged. */
 interface Stretch {
   start: number;
   end: number;
@@ -155,34 +156,34 @@ interface Stretch {
 /** Returns the matches of a text and the stretches between them, in order. */
 function stretches(text: string, regex: RegExp, isInverted: boolean): Stretch[] {
   const found: Stretch[] = [];
-  let done = 0;
-  for (const { 0: word, index } of asMatched(text).matchAll(regex)) {
-    if (index > done) found.push({ start: done, end: index, isMatch: isInverted });
-    found.push({ start: index, end: index + word.length, isMatch: !isInverted });
-    done = index + word.length;
+  let lastEnd = 0;
+  for (const { 0: match, index } of asMatched(text).matchAll(regex)) {
+    if (index > lastEnd) found.push({ start: lastEnd, end: index, isMatch: isInverted });
+    found.push({ start: index, end: index + match.length, isMatch: !isInverted });
+    lastEnd = index + match.length;
   }
-  if (done < text.length) found.push({ start: done, end: text.length, isMatch: isInverted });
+  if (lastEnd < text.length) found.push({ start: lastEnd, end: text.length, isMatch: isInverted });
   return found;
 }
 
-/** Cuts a text into words: its stretches, of which matches are dropped or joined. */
-function grouped(text: string, regex: RegExp, kind: Exclude<Behavior, "Isolated">, isInverted: boolean): string[] {
-  const all = stretches(text, regex, isInverted);
-  const words =
-    kind === "MergedWithNext" ? mergedWithNext(all) : kind === "Removed" ? all.filter(({ isMatch }) => !isMatch) : merged(all, kind);
-  return words.filter(({ start, end }) => end > start).map(({ start, end }) => text.slice(start, end));
+/** Returns the words that the stretches of a text become. Empty words are left out. */
+function grouped(all: readonly Stretch[], matchBehavior: Exclude<Behavior, "Isolated">): Stretch[] {
+  let words: Stretch[];
+  if (matchBehavior === "Removed") words = all.filter(({ isMatch }) => !isMatch);
+  else words = matchBehavior === "MergedWithNext" ? mergedWithNext(all) : merged(all, matchBehavior);
+  return words.filter(({ start, end }) => end > start);
 }
 
-/** Joins each match to the stretch before it, unless that is a match; with `Contiguous`, all adjacent stretches of one kind. */
-function merged(all: readonly Stretch[], kind: "MergedWithPrevious" | "Contiguous"): Stretch[] {
+/** Joins each match to the stretch before it, unless that is a match; with `Contiguous`, joins adjacent matches to each other. */
+function merged(all: readonly Stretch[], matchBehavior: "MergedWithPrevious" | "Contiguous"): Stretch[] {
   const words: Stretch[] = [];
   let wasMatch = false;
-  for (const one of all) {
-    const last = words.at(-1);
-    const isJoined = kind === "Contiguous" ? one.isMatch === wasMatch : one.isMatch && !wasMatch;
-    if (isJoined && last !== undefined) last.end = one.end;
-    else words.push({ ...one });
-    wasMatch = one.isMatch;
+  for (const stretch of all) {
+    const previous = words.at(-1);
+    const isJoined = matchBehavior === "Contiguous" ? stretch.isMatch === wasMatch : stretch.isMatch && !wasMatch;
+    if (isJoined && previous !== undefined) previous.end = stretch.end;
+    else words.push({ ...stretch });
+    wasMatch = stretch.isMatch;
   }
   return words;
 }
@@ -191,11 +192,11 @@ function merged(all: readonly Stretch[], kind: "MergedWithPrevious" | "Contiguou
 function mergedWithNext(all: readonly Stretch[]): Stretch[] {
   const words: Stretch[] = [];
   let wasMatch = false;
-  for (const one of all.toReversed()) {
-    const next = words.at(-1);
-    if (one.isMatch && !wasMatch && next !== undefined) next.start = one.start;
-    else words.push({ ...one });
-    wasMatch = one.isMatch;
+  for (const stretch of all.toReversed()) {
+    const following = words.at(-1);
+    if (stretch.isMatch && !wasMatch && following !== undefined) following.start = stretch.start;
+    else words.push({ ...stretch });
+    wasMatch = stretch.isMatch;
   }
   return words.toReversed();
 }

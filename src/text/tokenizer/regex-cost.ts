@@ -95,6 +95,7 @@ function sequenceCost(elements: readonly AST.Element[], refuse: Refuse): Cost {
   return { unbounded, retried, ways, canFail: true };
 }
 
+/** Returns the cost of one part of a sequence. */
 function elementCost(element: AST.Element, refuse: Refuse): Cost {
   switch (element.type) {
     case "Quantifier":
@@ -117,10 +118,12 @@ function assertionCost({ alternatives }: AST.LookaroundAssertion, refuse: Refuse
   return { unbounded: 0, retried: Math.max(unbounded, retried), ways, canFail: true };
 }
 
+/** Returns the cost of a repeated part. A part that is repeated more than once must match in a single way. */
 function quantifierCost({ element, min, max }: AST.Quantifier, refuse: Refuse): Cost {
   const canFail = min > 0;
-  const inner = elementCost(element, refuse);
-  if (max <= 1) return { ...inner, ways: inner.ways + 1, canFail };
-  if (inner.unbounded > 0 || inner.retried > 0 || inner.ways > 1) return refuse("repeats a group with choices or repetitions inside");
+  const repeated = elementCost(element, refuse);
+  if (max <= 1) return { ...repeated, ways: repeated.ways + 1, canFail };
+  const isSimple = repeated.unbounded === 0 && repeated.retried === 0 && repeated.ways === 1;
+  if (!isSimple) return refuse("repeats a group with choices or repetitions inside");
   return max > MAX_REPEATS ? { ...NOTHING, unbounded: 1, canFail } : { ...NOTHING, ways: max - min + 1, canFail };
 }

@@ -21,15 +21,12 @@ export function templateMessages(messages: readonly ChatMessage[], forms: Messag
     const where = `messages[${index}]`;
     const { tool_calls: toolCalls, content, ...rest } = message;
     const { texts, thoughts } = contentTexts(content, message.role, `${where}.content`);
-    const result: Record<string, unknown> = { ...rest, content: "" };
-    for (const [key, value] of Object.entries(rest)) {
-      // Templates test `is defined`: members that are null or undefined must be absent.
-      if (value === undefined || value === null) delete result[key];
-    }
+    // Templates test `is defined`: members that are null or undefined must be absent.
+    const members = Object.entries(rest).filter(([, value]) => value !== undefined && value !== null);
+    const result: Record<string, unknown> = { ...Object.fromEntries(members), content: "" };
     const reasoning = addReasoning(result, thoughts);
-    const hasCalls = toolCalls !== undefined && toolCalls !== null && toolCalls.length > 0;
     result["content"] = contentForm(texts, message.role, forms, forms.reasoning === "part" ? reasoning : undefined);
-    if (hasCalls) {
+    if (toolCalls !== undefined && toolCalls !== null && toolCalls.length > 0) {
       if (result["content"] === "") result["content"] = forms.emptyContent;
       result["tool_calls"] = toolCalls.map((call, at) => templateToolCall(call, `${where}.tool_calls[${at}]`, forms));
     }
@@ -42,8 +39,8 @@ export function templateMessages(messages: readonly ChatMessage[], forms: Messag
  * message's own fields take precedence over thoughts among the parts of its content.
  */
 function addReasoning(result: Record<string, unknown>, thoughts: readonly string[]): string | undefined {
-  const given = result["reasoning_content"] ?? result["thinking"] ?? result["reasoning"];
-  const reasoning: unknown = given ?? (thoughts.length > 0 ? thoughts.join("\n") : undefined);
+  const ownField = result["reasoning_content"] ?? result["thinking"] ?? result["reasoning"];
+  const reasoning: unknown = ownField ?? (thoughts.length > 0 ? thoughts.join("\n") : undefined);
   if (typeof reasoning !== "string") return undefined;
   result["reasoning_content"] = reasoning;
   result["thinking"] ??= reasoning;
@@ -91,13 +88,15 @@ function contentTexts(content: ChatMessage["content"], role: string, where: stri
       throw new UnsupportedError(`${where}[${index}]: this model reads text only, got a part of type \`${type}\`.`, { param: "messages" });
     }
     // A refusal or a thought has its text under the name of its type: `{ type: "refusal", refusal: "…" }`.
-    const own: unknown = (part as Readonly<Record<string, unknown>>)[type];
-    const text = part.text ?? own;
-    if (typeof text === "string") (type === "thinking" && role === "assistant" ? thoughts : texts).push(text);
+    const text = part.text ?? (part as Readonly<Record<string, unknown>>)[type];
+    if (typeof text !== "string") continue;
+    if (type === "thinking" && role === "assistant") thoughts.push(text);
+    else texts.push(text);
   }
   return { texts, thoughts };
 }
 
+/** Returns a tool call with its arguments in the form that the template reads; `where` names the call in messages. */
 function templateToolCall(call: ChatToolCall, where: string, forms: MessageForms): Record<string, unknown> {
   const parsed = argumentsObject(call.function.arguments, where);
   return {
@@ -120,6 +119,7 @@ function argumentsText(given: unknown, parsed: unknown, where: string): string {
   }
 }
 
+/** Returns the error of a tool call's arguments. */
 function argumentsError(where: string, problem: string, cause: unknown): DataError {
   return new DataError(`${where}.function.arguments: ${problem}`, { cause, param: "messages" });
 }
@@ -138,7 +138,8 @@ function argumentsObject(value: unknown, where: string): unknown {
   }
   if (parsed instanceof Dict) return parsed;
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
-    const kind = parsed === null ? "null" : Array.isArray(parsed) ? "an array" : typeof parsed;
+    const objectKind = parsed === null ? "null" : "an array";
+    const kind = typeof parsed === "object" ? objectKind : typeof parsed;
     throw new DataError(`${where}.function.arguments: expected the JSON text of an object, got ${kind}.`, { param: "messages" });
   }
   return parsed;

@@ -21,29 +21,30 @@ interface Piece {
 
 /** List of the last ids of a text, collected from the end of the text by {@link PipelineEncoder.encodeTail}. */
 export class Tail {
-  readonly #length: number;
+  readonly #wantedLength: number;
   /** Ids of the parts of the text, the last part first. */
   readonly #parts: Int32Array[] = [];
   /** List for `encode` in {@link add}, reused. */
-  readonly #part = new IdList();
+  readonly #currentPart = new IdList();
+  /** Number of ids in {@link #parts}. */
   #collected = 0;
 
-  /** @param length - Number of ids from which on the tail is full. It may hold more, because whole words are added. */
-  constructor(length: number) {
-    this.#length = length;
+  /** @param wantedLength - Number of ids from which on the tail is full. It may hold more, because whole words are added. */
+  constructor(wantedLength: number) {
+    this.#wantedLength = wantedLength;
   }
 
   /** Whether at least the wanted number of ids is collected. */
   get isFull(): boolean {
-    return this.#collected >= this.#length;
+    return this.#collected >= this.#wantedLength;
   }
 
   /** Puts the ids that `encode` appends to its list in front of the ids collected so far. */
   add(encode: (ids: IdList) => void): void {
-    this.#part.cut(0);
-    encode(this.#part);
-    this.#parts.push(this.#part.toArray());
-    this.#collected += this.#part.length;
+    this.#currentPart.cut(0);
+    encode(this.#currentPart);
+    this.#parts.push(this.#currentPart.toArray());
+    this.#collected += this.#currentPart.length;
   }
 
   /** Appends the collected ids to a list. */
@@ -69,11 +70,10 @@ export class PipelineEncoder {
     this.#normalize = normalize;
     this.#preTokenize = compilePreTokenizer(preTokenizer);
     this.#tokensInGiven = new AddedTokenFinder(addedTokens.filter(({ normalized }) => !normalized).map((token) => [token.content, token]));
-    const inNormalized = addedTokens.filter(({ normalized }) => normalized);
-    this.#tokensInNormalized =
-      inNormalized.length === 0
-        ? null
-        : new AddedTokenFinder(inNormalized.map((token) => [normalize?.(token.content) ?? token.content, token]));
+    const inNormalized = addedTokens
+      .filter(({ normalized }) => normalized)
+      .map((token) => [normalize?.(token.content) ?? token.content, token] as const);
+    this.#tokensInNormalized = inNormalized.length === 0 ? null : new AddedTokenFinder(inNormalized);
   }
 
   /** Appends the ids of a text. */
@@ -103,18 +103,19 @@ export class PipelineEncoder {
    * Normalizes a section between the added tokens of the given text, and splits it at the added tokens that are found only after
    * normalization.
    */
-  #pieces({ text: given, start }: Pick<Section, "text" | "start">): Piece[] {
-    const text = this.#normalize?.(given) ?? given;
-    if (this.#tokensInNormalized === null) return [{ text, start, id: null }];
+  #pieces(section: Section): Piece[] {
+    const text = this.#normalize?.(section.text) ?? section.text;
+    if (this.#tokensInNormalized === null) return [{ text, start: section.start, id: null }];
     return this.#tokensInNormalized
       .split(text)
-      .map(({ text: part, start: at, token }) => ({ text: part, start: start + at, id: token?.id ?? null }));
+      .map((part) => ({ text: part.text, start: section.start + part.start, id: part.token?.id ?? null }));
   }
 
   /** Appends all ids of a piece. */
   #encodeAll({ text, start, id }: Piece, ids: IdList): void {
-    if (id !== null) ids.push(id);
-    else if (text !== "") for (const word of this.#preTokenize(text, start)) if (word !== "") this.#wordEncoder.encode(word, ids);
+    if (id !== null) return ids.push(id);
+    if (text === "") return;
+    for (const word of this.#preTokenize(text, start)) if (word !== "") this.#wordEncoder.encode(word, ids);
   }
 
   /** Adds the ids of a piece from its end, until the tail is full. */

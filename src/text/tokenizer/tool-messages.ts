@@ -57,18 +57,19 @@ export function supportTools(
   tools: readonly unknown[] | null,
   { rendersTools, rendersToolCalls }: MessageForms,
 ): readonly ChatMessage[] {
-  const calls = rendersToolCalls ? messages : callsAsText(messages);
-  return rendersTools || tools === null ? calls : withDefinitions(calls, tools);
+  const renderable = rendersToolCalls ? messages : callsAsText(messages);
+  return rendersTools || tools === null ? renderable : withDefinitions(renderable, tools);
 }
 
 /** Moves tool calls into the content of assistant messages, and the tool results of one turn into one user message. */
 function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   if (!messages.some(({ role, tool_calls: calls }) => role === "tool" || (calls ?? []).length > 0)) return messages;
-  const result: ChatMessage[] = [];
+  const converted: ChatMessage[] = [];
+  /** Contents of the tool messages since the last other message. */
   let results: unknown[] = [];
-  const closeResults = () => {
+  const addResults = (): void => {
     // A single message, because many templates require alternating roles.
-    if (results.length > 0) result.push({ role: "user", content: RESULTS.render({ results }) });
+    if (results.length > 0) converted.push({ role: "user", content: RESULTS.render({ results }) });
     results = [];
   };
   for (const { role, content, tool_calls: calls, ...rest } of templateMessages(messages, TEXT_FORMS) as unknown as TextMessage[]) {
@@ -76,11 +77,11 @@ function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
       results.push(content);
       continue;
     }
-    closeResults();
-    result.push({ ...rest, role, content: calls === undefined ? content : CALLS.render({ content, tool_calls: calls }) });
+    addResults();
+    converted.push({ ...rest, role, content: calls === undefined ? content : CALLS.render({ content, tool_calls: calls }) });
   }
-  closeResults();
-  return result;
+  addResults();
+  return converted;
 }
 
 /** Message with a single text as content. */
@@ -92,9 +93,10 @@ interface TextMessage {
 
 /** Appends tool definitions to the system message, or puts a system message with them in front. */
 function withDefinitions(messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
-  const [first, ...rest] = messages;
-  const hasSystem = first?.role === "system" || first?.role === "developer";
-  const [{ content }] = templateMessages([hasSystem ? first : { role: "system" }], TEXT_FORMS) as unknown as [TextMessage];
-  const system = { ...(hasSystem ? first : { role: "system" }), content: DEFINITIONS.render({ system: content, tools }) };
-  return [system, ...(hasSystem ? rest : messages)];
+  const [firstMessage, ...otherMessages] = messages;
+  const hasSystem = firstMessage?.role === "system" || firstMessage?.role === "developer";
+  const system: ChatMessage = hasSystem ? firstMessage : { role: "system" };
+  const [{ content }] = templateMessages([system], TEXT_FORMS) as unknown as [TextMessage];
+  const withTools = { ...system, content: DEFINITIONS.render({ system: content, tools }) };
+  return [withTools, ...(hasSystem ? otherMessages : messages)];
 }

@@ -10,8 +10,8 @@ export interface TextSegment {
   readonly trained: boolean;
 }
 
-/** Renders the first messages of a conversation. */
-type Render = (messages: readonly ChatMessage[], addGenerationPrompt: boolean) => string;
+/** Renders the first messages of a conversation, with or without the header of the assistant's turn at the end. */
+type Render = (messages: readonly ChatMessage[], options: { readonly addGenerationPrompt: boolean }) => string;
 
 /**
  * Cuts a conversation into alternating contexts and completions. For every trained assistant message it renders the messages before it with
@@ -31,36 +31,40 @@ export function trainingSegments(
   isTrained: (index: number) => boolean = () => true,
 ): TextSegment[] {
   const segments: TextSegment[] = [];
-  /** Text of the segments so far. */
-  let done = "";
+  let textOfSegments = "";
   for (const [index, message] of messages.entries()) {
     if (message.role !== "assistant" || !isTrained(index)) continue;
-    const prompt = render(messages.slice(0, index), true);
-    const whole = render(messages.slice(0, index + 1), false);
-    requireToolCalls(messages.slice(0, index), message, index, whole, render);
-    const context = afterTurns(done, prompt, index);
-    const completion = afterPrompt(prompt, whole, index);
-    const end = completionEnd(completion, closings);
-    if (end === 0) throw new DataError(`messages[${index}]: the chat template renders nothing for this assistant message.`);
-    segments.push({ text: context, trained: false }, { text: completion.slice(0, end), trained: true });
-    done = prompt + completion.slice(0, end);
+    const prompt = render(messages.slice(0, index), { addGenerationPrompt: true });
+    const finishedTurn = render(messages.slice(0, index + 1), { addGenerationPrompt: false });
+    requireToolCalls(messages, index, finishedTurn, render);
+    const context = afterTurns(textOfSegments, prompt, index);
+    const withTrailer = afterPrompt(prompt, finishedTurn, index);
+    const completion = withTrailer.slice(0, completionEnd(withTrailer, closings));
+    if (completion === "") throw new DataError(`messages[${index}]: the chat template renders nothing for this assistant message.`);
+    segments.push({ text: context, trained: false }, { text: completion, trained: true });
+    textOfSegments = prompt + completion;
   }
   if (segments.length === 0) throw new DataError("Expected at least one assistant message to train on, found none.");
   return segments;
 }
 
-/** @throws DataError `E_DATA` if the template renders a message without its tool calls. */
-function requireToolCalls(before: readonly ChatMessage[], message: ChatMessage, index: number, whole: string, render: Render): void {
-  const { tool_calls: calls, ...others } = message;
+/**
+ * Requires that the template renders the tool calls of a message: the rendering without them must differ.
+ *
+ * @param finishedTurn - Rendering of the messages up to and including the one at `index`.
+ * @throws DataError `E_DATA` if the template renders the message without its tool calls.
+ */
+function requireToolCalls(messages: readonly ChatMessage[], index: number, finishedTurn: string, render: Render): void {
+  const { tool_calls: calls, ...withoutCalls } = messages[index] as ChatMessage;
   if (calls === undefined || calls === null || calls.length === 0) return;
-  let without: string;
+  let rendered: string;
   try {
-    without = render([...before, others], false);
+    rendered = render([...messages.slice(0, index), withoutCalls], { addGenerationPrompt: false });
   } catch {
     // The template rejects the message without its calls, so it reads them.
     return;
   }
-  if (without !== whole) return;
+  if (rendered !== finishedTurn) return;
   throw new DataError(
     `messages[${index}]: the chat template renders nothing of its \`tool_calls\`, so they cannot be trained. ` +
       "Use a chat template that renders tool calls; some render them only where `content` is empty.",
@@ -68,8 +72,8 @@ function requireToolCalls(before: readonly ChatMessage[], message: ChatMessage, 
 }
 
 /** Returns the part of a prompt after the text of the segments so far, with which the prompt must begin. */
-function afterTurns(done: string, prompt: string, index: number): string {
-  if (prompt.startsWith(done)) return prompt.slice(done.length);
+function afterTurns(textOfSegments: string, prompt: string, index: number): string {
+  if (prompt.startsWith(textOfSegments)) return prompt.slice(textOfSegments.length);
   throw new DataError(
     `The chat template renders the prompt of messages[${index}] so that it does not extend the turns before it, so no token can be assigned ` +
       "to a turn; templates that leave out earlier reasoning do so. Split the conversation so that each line ends with its only trained " +
@@ -77,15 +81,15 @@ function afterTurns(done: string, prompt: string, index: number): string {
   );
 }
 
-/** Returns the completion: the part of the rendered turn after its prompt, with which it must begin. */
-function afterPrompt(prompt: string, whole: string, index: number): string {
-  if (whole.startsWith(prompt)) return whole.slice(prompt.length);
+/** Returns the part of the rendered turn after its prompt, with which it must begin. */
+function afterPrompt(prompt: string, finishedTurn: string, index: number): string {
+  if (finishedTurn.startsWith(prompt)) return finishedTurn.slice(prompt.length);
   let at = 0;
-  while (prompt[at] === whole[at]) at++;
+  while (prompt[at] === finishedTurn[at]) at++;
   const excerpt = (text: string): string => JSON.stringify(text.slice(at, at + 40));
   throw new DataError(
     `The chat template renders messages[${index}] so that it does not extend its own prompt: after the same ${at} characters the prompt ` +
-      `continues with ${excerpt(prompt)}, the finished turn with ${excerpt(whole)}. If the prompt opens the reasoning, give the message ` +
+      `continues with ${excerpt(prompt)}, the finished turn with ${excerpt(finishedTurn)}. If the prompt opens the reasoning, give the message ` +
       "a `reasoning_content`, or set the template's variable that disables it (`enable_thinking: false`); else train from sampled token ids, or use a template that renders finished turns as it renders prompts.",
   );
 }

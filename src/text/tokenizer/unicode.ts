@@ -63,10 +63,11 @@ export const FORMS: ReadonlySet<string> = new Set(["NFC", "NFD", "NFKC", "NFKD"]
  * @param form - One of {@link FORMS}.
  */
 export function normalizeText(text: string, form: string): string {
-  const unknown = form.startsWith("NFK") ? compatible : canonical;
-  if (!unknown.test(text)) return text.normalize(form);
+  const unknownRun = form.startsWith("NFK") ? compatible : canonical;
+  if (!unknownRun.test(text)) return text.normalize(form);
+  // The runs of unknown characters are captured, so that every second part is one of them.
   return text
-    .split(unknown)
+    .split(unknownRun)
     .map((part, index) => (index % 2 === 1 ? part : part.normalize(form)))
     .join("");
 }

@@ -1,4 +1,4 @@
-/** Limits on the parts of a `tokenizer.json`, which may come from somebody else: they bound the time and memory of encoding. */
+/** Limits on the parts of a `tokenizer.json`, which may come from an untrusted source: they bound the time and memory of encoding. */
 import { DataError } from "../../base/errors.ts";
 import type { TokenizerFile } from "./files.ts";
 import { requireBoundedRegex } from "./regex-cost.ts";
@@ -19,18 +19,24 @@ const MAX_INSERTED = 256;
  * @throws UnsupportedError `E_UNSUPPORTED` naming a regular expression that is too costly.
  */
 export function vetTokenizerFile(path: string, file: TokenizerFile): void {
-  let parts = 0;
+  let partCount = 0;
   const vet = (value: unknown, place: string, depth: number): void => {
     if (typeof value !== "object" || value === null) return;
     if (depth > MAX_DEPTH) throw new DataError(`${path}: ${place}: expected at most ${MAX_DEPTH} levels`);
-    if ("type" in value && ++parts > MAX_PARTS) throw new DataError(`${path}: expected at most ${MAX_PARTS} parts of the pipeline`);
-    for (const [key, inner] of Object.entries(value)) {
-      const here = `${place}.${key}`;
-      if (key === "Regex" && typeof inner === "string") requireBoundedRegex(inner, `${path}: ${here}`);
-      if ((key === "content" || key === "prepend" || key === "String") && typeof inner === "string" && inner.length > MAX_INSERTED)
-        throw new DataError(`${path}: ${here}: expected at most ${MAX_INSERTED} characters, got ${inner.length}`);
-      vet(inner, here, depth + 1);
+    if ("type" in value) partCount++;
+    if (partCount > MAX_PARTS) throw new DataError(`${path}: expected at most ${MAX_PARTS} parts of the pipeline`);
+    for (const [key, setting] of Object.entries(value)) {
+      const settingPlace = `${place}.${key}`;
+      if (typeof setting === "string") vetText(key, setting, `${path}: ${settingPlace}`);
+      else vet(setting, settingPlace, depth + 1);
     }
   };
   for (const key of ["normalizer", "pre_tokenizer", "decoder"] as const) vet(file[key], key, 0);
+}
+
+/** Checks a text among the settings of a part, named by its key. */
+function vetText(key: string, text: string, place: string): void {
+  if (key === "Regex") requireBoundedRegex(text, place);
+  if ((key === "content" || key === "prepend" || key === "String") && text.length > MAX_INSERTED)
+    throw new DataError(`${place}: expected at most ${MAX_INSERTED} characters, got ${text.length}`);
 }

@@ -1,5 +1,6 @@
-/** A growing list of token ids. */
+/** Growing list of token ids, in an `Int32Array` with spare room. */
 export class IdList {
+  /** Ids, with unused elements after the first `#length`. */
   #ids = new Int32Array(64);
   #length = 0;
 
@@ -18,7 +19,7 @@ export class IdList {
     this.#length += ids.length;
   }
 
-  /** Shortens the list to its first `length` ids. */
+  /** Shortens the list to its first `length` ids; 0 empties it for reuse. */
   cut(length: number): void {
     this.#length = length;
   }

@@ -1,4 +1,4 @@
-/** Reads large JSON files as bytes, without the objects and strings that `JSON.parse` creates. */
+/** Reads large JSON files as bytes, without the objects and strings that `JSON.parse` creates. `scan-model.ts` uses it. */
 
 const [QUOTE, BACKSLASH, COMMA, COLON, OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x22, 0x5c, 0x2c, 0x3a, 0x7b, 0x7d, 0x5b, 0x5d];
 /** Characters of the escape sequences of two bytes: `\n` is a line feed. */
@@ -23,25 +23,25 @@ export class JsonSyntaxError extends Error {
 export class JsonScanner {
   readonly bytes: Uint8Array;
   /** Position in bytes. */
-  at: number;
+  position: number;
 
-  constructor(bytes: Uint8Array, at = 0) {
+  constructor(bytes: Uint8Array, position = 0) {
     this.bytes = bytes;
-    this.at = at;
+    this.position = position;
   }
 
   /** @throws JsonSyntaxError always. */
   fail(): never {
-    throw new JsonSyntaxError(this.at);
+    throw new JsonSyntaxError(this.position);
   }
 
   /** Skips white space and returns the next byte, -1 at the end. */
   peek(): number {
     const { bytes } = this;
-    while (this.at < bytes.length) {
-      const byte = bytes[this.at]!;
+    while (this.position < bytes.length) {
+      const byte = bytes[this.position]!;
       if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return byte;
-      this.at++;
+      this.position++;
     }
     return -1;
   }
@@ -49,19 +49,19 @@ export class JsonScanner {
   /** Skips white space and one expected byte. */
   #expect(byte: number): void {
     if (this.peek() !== byte) this.fail();
-    this.at++;
+    this.position++;
   }
 
   /** Reads an object: calls `entry` for each key, which must read the value. A key of more than about 1,000 bytes is passed as "". */
   object(entry: (key: string) => void): void {
     const key = new Uint8Array(1024);
     this.#members(OPEN, CLOSE, () => {
-      const start = this.at;
+      const start = this.position;
       const end = this.string(key, 0);
       // No caller looks for a key that is longer than the buffer.
       const name = end < 0 ? "" : Buffer.from(key.buffer, 0, end).toString();
       if (end < 0) {
-        this.at = start;
+        this.position = start;
         this.skip();
       }
       this.#expect(COLON);
@@ -75,12 +75,12 @@ export class JsonScanner {
   }
 
   /**
-   * Reads an object without making strings of its keys: writes the UTF-8 of each key to `target()` at `from()`, which are asked anew for
-   * each key. Then calls `entry` with the end of the key there; it must read the value.
+   * Reads an object without making strings of its keys: writes the UTF-8 of each key to the array `target()` at the position `start()`,
+   * both asked anew for each key. Then calls `entry` with the end of the key in that array; it must read the value.
    */
-  entries(target: () => Uint8Array, from: () => number, entry: (end: number) => void): void {
+  entries(target: () => Uint8Array, start: () => number, entry: (end: number) => void): void {
     this.#members(OPEN, CLOSE, () => {
-      const end = this.string(target(), from());
+      const end = this.string(target(), start());
       if (end < 0) this.fail();
       this.#expect(COLON);
       entry(end);
@@ -91,16 +91,16 @@ export class JsonScanner {
   #members(open: number, close: number, member: () => void): void {
     this.#expect(open);
     if (this.peek() === close) {
-      this.at++;
+      this.position++;
       return;
     }
     for (;;) {
       member();
       const byte = this.peek();
-      this.at++;
+      this.position++;
       if (byte === close) return;
       if (byte !== COMMA) {
-        this.at--;
+        this.position--;
         this.fail();
       }
     }
@@ -109,28 +109,29 @@ export class JsonScanner {
   /**
    * Reads a string and writes its UTF-8 to `target`.
    *
-   * @param from - Position of the string's first byte in `target`.
-   * @returns the end in `target`; -1 if the string may not fit, because each character needs 4 free bytes. The position is then undefined.
+   * @param start - Position of the string's first byte in `target`.
+   * @returns the end in `target`; -1 if the string may not fit, because each character needs 4 free bytes. The position of the scanner is
+   *   then anywhere in the string.
    */
-  string(target: Uint8Array, from: number): number {
+  string(target: Uint8Array, start: number): number {
     if (this.peek() !== QUOTE) this.fail();
     const { bytes } = this;
     const maxEnd = target.length - 4;
-    let end = from;
-    for (let at = this.at + 1; at < bytes.length;) {
+    let end = start;
+    for (let at = this.position + 1; at < bytes.length;) {
       if (end > maxEnd) return -1;
       const byte = bytes[at]!;
       if (byte === QUOTE) {
-        this.at = at + 1;
+        this.position = at + 1;
         return end;
       }
       if (byte === BACKSLASH) {
-        this.at = at;
+        this.position = at;
         end = this.#escape(target, end);
-        at = this.at;
+        at = this.position;
       } else {
         if (byte < 0x20) {
-          this.at = at;
+          this.position = at;
           this.fail();
         }
         target[end++] = byte;
@@ -140,23 +141,24 @@ export class JsonScanner {
     return this.fail();
   }
 
-  /** Reads an escape sequence; returns the end of its UTF-8 in `target`. */
+  /** Reads an escape sequence, also a surrogate pair of two; returns the end of its UTF-8 in `target`. */
   #escape(target: Uint8Array, end: number): number {
-    const kind = this.bytes[this.at + 1];
-    const plain = ESCAPES.get(kind ?? -1);
-    if (plain !== undefined) {
-      this.at += 2;
-      target[end] = plain;
+    const kind = this.bytes[this.position + 1];
+    const escapedByte = ESCAPES.get(kind ?? -1);
+    if (escapedByte !== undefined) {
+      this.position += 2;
+      target[end] = escapedByte;
       return end + 1;
     }
     if (kind !== 0x75) this.fail();
     let code = this.#unit();
-    if (code >= 0xd800 && code < 0xdc00 && this.bytes[this.at] === BACKSLASH && this.bytes[this.at + 1] === 0x75) {
-      const before = this.at;
+    if (code >= 0xd800 && code < 0xdc00 && this.bytes[this.position] === BACKSLASH && this.bytes[this.position + 1] === 0x75) {
+      const lowStart = this.position;
       const low = this.#unit();
       if (low >= 0xdc00 && low < 0xe000) code = 0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-      else this.at = before;
+      else this.position = lowStart;
     }
+    // A lone surrogate has no UTF-8 and becomes the replacement character.
     return end + writeCodePoint(target, end, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
   }
 
@@ -164,11 +166,11 @@ export class JsonScanner {
   #unit(): number {
     let code = 0;
     for (let digit = 2; digit < 6; digit++) {
-      const value = Number.parseInt(String.fromCharCode(this.bytes[this.at + digit] ?? 0), 16);
+      const value = Number.parseInt(String.fromCharCode(this.bytes[this.position + digit] ?? 0), 16);
       if (Number.isNaN(value)) this.fail();
       code = code * 16 + value;
     }
-    this.at += 6;
+    this.position += 6;
     return code;
   }
 
@@ -176,7 +178,7 @@ export class JsonScanner {
   integer(): number {
     this.peek();
     let value = 0;
-    let at = this.at;
+    let at = this.position;
     for (; at < this.bytes.length; at++) {
       const digit = this.bytes[at]! - 0x30;
       if (digit < 0 || digit > 9) break;
@@ -184,8 +186,8 @@ export class JsonScanner {
       if (value > 0x7fff_ffff) return -1;
     }
     const next = this.bytes[at];
-    if (at === this.at || next === 0x2e || next === 0x65 || next === 0x45) return -1;
-    this.at = at;
+    if (at === this.position || next === 0x2e || next === 0x65 || next === 0x45) return -1;
+    this.position = at;
     return value;
   }
 
@@ -197,30 +199,33 @@ export class JsonScanner {
       const byte = this.peek();
       if (byte < 0) this.fail();
       if (byte === OPEN || byte === OPEN_LIST) {
-        if (++depth > MAX_DEPTH) this.fail();
-        this.at++;
+        depth++;
+        if (depth > MAX_DEPTH) this.fail();
+        this.position++;
       } else if (byte === CLOSE || byte === CLOSE_LIST) {
-        if (--depth < 0) this.fail();
-        this.at++;
+        depth--;
+        if (depth < 0) this.fail();
+        this.position++;
       } else if (byte === QUOTE) this.#skipString();
       else if (byte === COMMA || byte === COLON) {
         if (depth === 0) this.fail();
-        this.at++;
+        this.position++;
       } else {
-        const start = this.at;
-        while (this.at < bytes.length && isScalarByte(bytes[this.at]!)) this.at++;
-        if (this.at === start) this.fail();
+        const start = this.position;
+        while (this.position < bytes.length && isScalarByte(bytes[this.position]!)) this.position++;
+        if (this.position === start) this.fail();
       }
     } while (depth > 0);
   }
 
+  /** Skips a string, from its opening quote. */
   #skipString(): void {
     const { bytes } = this;
-    for (let at = this.at + 1; at < bytes.length; at++) {
+    for (let at = this.position + 1; at < bytes.length; at++) {
       const byte = bytes[at]!;
       if (byte === BACKSLASH) at++;
       else if (byte === QUOTE) {
-        this.at = at + 1;
+        this.position = at + 1;
         return;
       }
     }
@@ -228,7 +233,7 @@ export class JsonScanner {
   }
 }
 
-/** Digits, letters and the signs of numbers. */
+/** Whether a byte can be part of a number, `true`, `false` or `null`: digits, lower-case letters, `-`, `+`, `.` and `E`. */
 function isScalarByte(byte: number): boolean {
   return (
     (byte >= 0x30 && byte <= 0x39) || (byte >= 0x61 && byte <= 0x7a) || byte === 0x2d || byte === 0x2b || byte === 0x2e || byte === 0x45
@@ -243,6 +248,8 @@ function writeCodePoint(target: Uint8Array, at: number, code: number): number {
   }
   const length = code < 0x800 ? 2 : code < 0x1_0000 ? 3 : 4;
   for (let index = length - 1; index > 0; index--) target[at + index] = 0x80 | ((code >> (6 * (length - 1 - index))) & 0x3f);
-  target[at] = [0, 0, 0xc0, 0xe0, 0xf0][length]! | (code >> (6 * (length - 1)));
+  // The bits of the first byte that say the length, for lengths of 2 to 4.
+  const lengthMark = [0, 0, 0xc0, 0xe0, 0xf0][length]!;
+  target[at] = lengthMark | (code >> (6 * (length - 1)));
   return length;
 }

@@ -23,7 +23,8 @@ export function mergeWord(symbols: Int32Array, count: number, merges: MergeTable
 
 /** Rank of a pair that does not merge. */
 const NO_RANK = 0x7fff_ffff;
-// Slot in the merge table and rank of the pair at each position, reused for every word.
+// Slot in the merge table (-1 = none) and rank of the pair at each position, reused for every word. The pair at a position consists of
+// the symbols there and at the next position.
 const slots = new Int32Array(SCANNED_SYMBOLS);
 const ranks = new Int32Array(SCANNED_SYMBOLS);
 
@@ -37,22 +38,23 @@ function mergeShort(symbols: Int32Array, count: number, merges: MergeTable): num
   let length = count;
   for (let at = 0; at + 1 < length; at++) findPair(at);
   for (;;) {
-    let lowest = NO_RANK;
-    let from = -1;
+    let lowestRank = NO_RANK;
+    let merging = -1;
     for (let at = 0; at + 1 < length; at++) {
-      if (ranks[at]! < lowest) {
-        lowest = ranks[at]!;
-        from = at;
+      if (ranks[at]! < lowestRank) {
+        lowestRank = ranks[at]!;
+        merging = at;
       }
     }
-    if (from < 0) return length;
-    symbols[from] = merges.merged(slots[from]!);
-    symbols.copyWithin(from + 1, from + 2, length);
-    slots.copyWithin(from + 1, from + 2, length - 1);
-    ranks.copyWithin(from + 1, from + 2, length - 1);
+    if (merging < 0) return length;
+    symbols[merging] = merges.merged(slots[merging]!);
+    symbols.copyWithin(merging + 1, merging + 2, length);
+    slots.copyWithin(merging + 1, merging + 2, length - 1);
+    ranks.copyWithin(merging + 1, merging + 2, length - 1);
     length--;
-    if (from > 0) findPair(from - 1);
-    if (from + 1 < length) findPair(from);
+    // The merged symbol has new pairs with both neighbors.
+    if (merging > 0) findPair(merging - 1);
+    if (merging + 1 < length) findPair(merging);
   }
 }
 
@@ -72,21 +74,21 @@ function mergeLong(symbols: Int32Array, count: number, merges: MergeTable): numb
   }
   for (let at = 0; at + 1 < count; at++) push(at);
   for (let key = heap.pop(); key >= 0; key = heap.pop()) {
-    const at = key % KEY_FACTOR;
-    const right = symbols[at]! < 0 ? -1 : next[at]!;
+    // A key remains in the heap when its pair changes, so it counts only if the position still has a pair of the same rank.
+    const left = key % KEY_FACTOR;
+    const right = symbols[left]! < 0 ? -1 : next[left]!;
     if (right < 0) continue;
-    const slot = merges.find(symbols[at]!, symbols[right]!);
-    // The pair has changed since it was pushed: its key remained in the heap.
+    const slot = merges.find(symbols[left]!, symbols[right]!);
     if (slot < 0 || merges.rank(slot) !== Math.floor(key / KEY_FACTOR)) continue;
-    symbols[at] = merges.merged(slot);
+    symbols[left] = merges.merged(slot);
     symbols[right] = -1;
-    const after = next[right]!;
-    next[at] = after;
-    if (after >= 0) {
-      previous[after] = at;
-      push(at);
+    const afterPair = next[right]!;
+    next[left] = afterPair;
+    if (afterPair >= 0) {
+      previous[afterPair] = left;
+      push(left);
     }
-    if (previous[at]! >= 0) push(previous[at]!);
+    if (previous[left]! >= 0) push(previous[left]!);
   }
   let length = 0;
   for (let at = 0; at >= 0; at = next[at]!) symbols[length++] = symbols[at]!;
@@ -124,7 +126,8 @@ class MinHeap {
     if (this.#size === 0) return -1;
     const keys = this.#keys;
     const smallest = keys[0]!;
-    const last = keys[--this.#size]!;
+    this.#size--;
+    const last = keys[this.#size]!;
     let at = 0;
     for (;;) {
       let child = 2 * at + 1;

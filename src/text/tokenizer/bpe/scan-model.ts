@@ -47,14 +47,24 @@ export function scanTokenizerFile(path: string, bytes: Uint8Array): ScannedFile 
   }
 }
 
+/** Tables of the model, as {@link scan} finds them. */
+interface FoundTables {
+  texts?: TextTable;
+  merges?: MergeTable;
+  /** Start of merges before the vocabulary, which are read last. */
+  skippedMerges?: number;
+  /** Spans of the vocabulary and the merges. */
+  readonly spans: Span[];
+}
+
+/** Does the same as {@link scanTokenizerFile}, with the error of the scanner for a file that is not JSON. */
 function scan(path: string, bytes: Uint8Array): ScannedFile {
   const scanner = new JsonScanner(bytes);
-  // `cut`: spans of the vocabulary and the merges. `skippedMerges`: start of merges before the vocabulary, which are read last.
-  const found: { texts?: TextTable; merges?: MergeTable; cut: Span[]; skippedMerges?: number } = { cut: [] };
+  const found: FoundTables = { spans: [] };
   const readModelEntry = (key: string): void => {
-    const first = scanner.peek();
-    const start = scanner.at;
-    const isTable = (key === "vocab" && first === OPEN) || (key === "merges" && first === OPEN_LIST);
+    const firstByte = scanner.peek();
+    const start = scanner.position;
+    const isTable = (key === "vocab" && firstByte === OPEN) || (key === "merges" && firstByte === OPEN_LIST);
     if (!isTable) return scanner.skip();
     if (key === "vocab") {
       if (found.texts !== undefined) throw new DataError(`${path}: model.vocab: expected one, got several`);
@@ -66,7 +76,7 @@ function scan(path: string, bytes: Uint8Array): ScannedFile {
       found.skippedMerges = start;
       scanner.skip();
     } else found.merges = readMerges(path, scanner, found.texts);
-    found.cut.push({ start, end: scanner.at });
+    found.spans.push({ start, end: scanner.position });
   };
   if (scanner.peek() === OPEN) {
     scanner.object((key) => {
@@ -75,24 +85,25 @@ function scan(path: string, bytes: Uint8Array): ScannedFile {
     });
     if (scanner.peek() >= 0) scanner.fail();
   }
-  const rest = parseRest(path, bytes, found.cut);
+  const rest = parseWithout(path, bytes, found.spans);
   const { texts, skippedMerges } = found;
   if (texts === undefined) return { rest, tables: undefined };
-  const merges = found.merges ?? (skippedMerges === undefined ? undefined : readMerges(path, new JsonScanner(bytes, skippedMerges), texts));
+  let { merges } = found;
+  if (skippedMerges !== undefined) merges = readMerges(path, new JsonScanner(bytes, skippedMerges), texts);
   return { rest, tables: merges === undefined ? undefined : { texts, merges } };
 }
 
-/** Parses a file with empty values in place of the spans `cut`. */
-function parseRest(path: string, bytes: Uint8Array, cut: readonly Span[]): unknown {
+/** Parses a file with an empty object or array in place of each span. */
+function parseWithout(path: string, bytes: Uint8Array, spans: readonly Span[]): unknown {
   const text = (from: number, to: number): string => Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString();
-  let rest = "";
-  let at = 0;
-  for (const { start, end } of cut) {
-    rest += text(at, start) + (bytes[start] === OPEN ? "{}" : "[]");
-    at = end;
+  let remainder = "";
+  let lastEnd = 0;
+  for (const { start, end } of spans) {
+    remainder += text(lastEnd, start) + (bytes[start] === OPEN ? "{}" : "[]");
+    lastEnd = end;
   }
   try {
-    return JSON.parse(rest + text(at, bytes.length));
+    return JSON.parse(remainder + text(lastEnd, bytes.length));
   } catch (error) {
     throw new DataError(`${path}: expected JSON, it does not parse`, { cause: error });
   }
@@ -137,63 +148,66 @@ function grown<T extends Uint8Array | Uint32Array | Int32Array>(list: T, make: (
   return larger;
 }
 
-/** Reads merges, in the order of their ranks. Each is an array of two tokens, or both in one string, separated by a space. */
+/** Reads merges, in the order of their ranks. Each is an array of two tokens, or joined in one string, separated by a space. */
 function readMerges(path: string, scanner: JsonScanner, texts: TextTable): MergeTable {
-  const both = new Uint8Array(2 * MAX_TOKEN_BYTES + 8);
-  let pairs = new Int32Array(1 << 17);
+  /** UTF-8 of the left and the right token, which together are the merged token. */
+  const joined = new Uint8Array(2 * MAX_TOKEN_BYTES + 8);
+  /** Ids of the left, the right and the merged token of each merge. */
+  let merges = new Int32Array(3 << 16);
   let count = 0;
   scanner.array(() => {
-    const end = scanner.peek() === QUOTE ? readJoined(scanner, both) : readPair(scanner, both);
+    const end = scanner.peek() === QUOTE ? readString(scanner, joined) : readPair(scanner, joined);
     if (end < 0) throw new DataError(`${path}: model.merges.${count}: expected two tokens, as an array or separated by one space`);
-    if (3 * count + 3 > pairs.length) pairs = grown(pairs, (length) => new Int32Array(length));
-    const middle = cutAt;
-    const { seed } = texts.data;
-    const hash = hashBytes(seed, both, 0, middle);
-    const left = texts.findHashed(hash, both, 0, middle);
-    const right = texts.find(both, middle, end);
-    const merged = texts.findHashed(hashBytes(hash, both, middle, end), both, 0, end);
-    if (left < 0 || right < 0 || merged < 0) refuseMerge(path, count, both, { left, right, merged, middle, end });
-    pairs[3 * count] = left;
-    pairs[3 * count + 1] = right;
-    pairs[3 * count + 2] = merged;
-    if (++count > MAX_IDS) throw new DataError(`${path}: model.merges: expected at most ${MAX_IDS}`);
+    if (3 * count + 3 > merges.length) merges = grown(merges, (length) => new Int32Array(length));
+    const middle = leftEnd;
+    // The hash of the left token, continued by the right one, is the hash of the merged token.
+    const leftHash = hashBytes(texts.data.seed, joined, 0, middle);
+    const left = texts.findHashed(leftHash, joined, 0, middle);
+    const right = texts.find(joined, middle, end);
+    const merged = texts.findHashed(hashBytes(leftHash, joined, middle, end), joined, 0, end);
+    if (left < 0 || right < 0 || merged < 0) refuseMerge(path, count, joined, { left, right, merged, middle, end });
+    merges[3 * count] = left;
+    merges[3 * count + 1] = right;
+    merges[3 * count + 2] = merged;
+    count++;
+    if (count > MAX_IDS) throw new DataError(`${path}: model.merges: expected at most ${MAX_IDS}`);
   });
   const table = new MergeTable(count);
-  for (let rank = 0; rank < count; rank++) table.set(pairs[3 * rank]!, pairs[3 * rank + 1]!, rank, pairs[3 * rank + 2]!);
+  for (let rank = 0; rank < count; rank++) table.set(merges[3 * rank]!, merges[3 * rank + 1]!, rank, merges[3 * rank + 2]!);
   return table;
 }
 
 /**
- * Second result of {@link readPair} and {@link readJoined}: the end of the left token. It is a variable because an object for each of
+ * Second result of {@link readPair} and {@link readString}: the end of the left token. It is a variable because an object for each of
  * 500,000 merges would take long.
  */
-let cutAt = 0;
+let leftEnd = 0;
 
-/** Reads `["a", "b"]` and writes `ab` to `both`; returns the end of `ab`, -1 for another value. */
-function readPair(scanner: JsonScanner, both: Uint8Array): number {
+/** Reads `["a", "b"]` and writes `ab` to `joined`; returns the end of `ab`, -1 for another value. */
+function readPair(scanner: JsonScanner, joined: Uint8Array): number {
   if (scanner.peek() !== OPEN_LIST) return -1;
-  scanner.at++;
+  scanner.position++;
   if (scanner.peek() !== QUOTE) return -1;
-  cutAt = scanner.string(both, 0);
-  if (cutAt < 0 || scanner.peek() !== COMMA) return -1;
-  scanner.at++;
+  leftEnd = scanner.string(joined, 0);
+  if (leftEnd < 0 || scanner.peek() !== COMMA) return -1;
+  scanner.position++;
   if (scanner.peek() !== QUOTE) return -1;
-  const end = scanner.string(both, cutAt);
+  const end = scanner.string(joined, leftEnd);
   if (scanner.peek() !== CLOSE_LIST) return -1;
-  scanner.at++;
+  scanner.position++;
   return end;
 }
 
-/** Reads `"a b"` and writes `ab` to `both`; returns the end of `ab`, -1 for another value. */
-function readJoined(scanner: JsonScanner, both: Uint8Array): number {
-  const end = scanner.string(both, 0);
-  cutAt = end < 0 ? -1 : both.subarray(0, end).indexOf(0x20);
-  if (cutAt < 0) return -1;
-  both.copyWithin(cutAt, cutAt + 1, end);
+/** Reads `"a b"` and writes `ab` to `joined`; returns the end of `ab`, -1 for another value. */
+function readString(scanner: JsonScanner, joined: Uint8Array): number {
+  const end = scanner.string(joined, 0);
+  leftEnd = end < 0 ? -1 : joined.subarray(0, end).indexOf(0x20);
+  if (leftEnd < 0) return -1;
+  joined.copyWithin(leftEnd, leftEnd + 1, end);
   return end - 1;
 }
 
-/** Merge with a token that is not in the vocabulary: ids of its tokens, -1 for the unknown ones, and the ends of both texts. */
+/** Merge with a token that is not in the vocabulary: ids of its tokens, -1 for the unknown ones, and the ends of joined texts. */
 interface UnknownMerge {
   readonly left: number;
   readonly right: number;
@@ -202,8 +216,9 @@ interface UnknownMerge {
   readonly end: number;
 }
 
-function refuseMerge(path: string, index: number, both: Uint8Array, { left, merged, middle, end }: UnknownMerge): never {
-  const text = (from: number, to: number): string => JSON.stringify(Buffer.from(both.buffer, from, to - from).toString());
+/** @throws DataError `E_DATA` naming the token that is not in the vocabulary. */
+function refuseMerge(path: string, index: number, joined: Uint8Array, { left, merged, middle, end }: UnknownMerge): never {
+  const text = (from: number, to: number): string => JSON.stringify(Buffer.from(joined.buffer, from, to - from).toString());
   const named = merged < 0 ? `makes ${text(0, end)}` : `merges ${left < 0 ? text(0, middle) : text(middle, end)}`;
   throw new DataError(`${path}: model.merges.${index} ${named}, which is not in the vocabulary.`);
 }

@@ -17,6 +17,7 @@ export interface TextTableData {
   readonly seed: number;
 }
 
+/** Multiplier of the hash function FNV-1a with 32 bits. */
 const FNV_PRIME = 0x0100_0193;
 
 /**
@@ -35,7 +36,7 @@ export function slotOf(hash: number): number {
   return mixed ^ (mixed >>> 12);
 }
 
-/** Returns the number of slots of a hash table for `count` entries: a power of two, at least 16 and at least twice `count`. */
+/** Returns the number of slots of a hash table for `count` entries: a power of two, at least 16 and at least `2 * count`. */
 export function tableSize(count: number): number {
   let size = 16;
   while (size < 2 * count) size *= 2;
@@ -89,8 +90,9 @@ export class TextTable {
   }
 }
 
-function isEqual(a: Uint8Array, aFrom: number, b: Uint8Array, bFrom: number, length: number): boolean {
-  for (let at = 0; at < length; at++) if (a[aFrom + at] !== b[bFrom + at]) return false;
+/** Whether `length` bytes of `a` from `aStart` on equal the bytes of `b` from `bStart` on. */
+function isEqual(a: Uint8Array, aStart: number, b: Uint8Array, bStart: number, length: number): boolean {
+  for (let at = 0; at < length; at++) if (a[aStart + at] !== b[bStart + at]) return false;
   return true;
 }
 
@@ -109,37 +111,35 @@ export interface TextEntries {
 
 /** Builds a table in shared memory. A text that occurs again has its last id, as in a JSON object. */
 export function buildTextTable({ pool, poolLength, ends, ids, count }: TextEntries): TextTable {
-  let largest = -1;
-  for (let at = 0; at < count; at++) largest = Math.max(largest, ids[at]!);
-  const shared = new Uint8Array(new SharedArrayBuffer(poolLength));
-  shared.set(pool.subarray(0, poolLength));
+  let size = 0;
+  for (let at = 0; at < count; at++) size = Math.max(size, ids[at]! + 1);
+  const sharedPool = new Uint8Array(new SharedArrayBuffer(poolLength));
+  sharedPool.set(pool.subarray(0, poolLength));
   const data = {
-    pool: shared,
-    starts: new Uint32Array(new SharedArrayBuffer((largest + 1) * 4)),
-    ends: new Uint32Array(new SharedArrayBuffer((largest + 1) * 4)),
+    pool: sharedPool,
+    starts: new Uint32Array(new SharedArrayBuffer(size * 4)),
+    ends: new Uint32Array(new SharedArrayBuffer(size * 4)),
     slots: sharedInts(tableSize(count)),
     seed: Math.trunc(Math.random() * 0xffff_ffff) | 0,
   };
-  const table = new TextTable(data);
   let start = 0;
   for (let at = 0; at < count; at++) {
-    insert(table, ids[at]!, start, ends[at]!);
+    insert(data, ids[at]!, start, ends[at]!);
     start = ends[at]!;
   }
-  return table;
+  return new TextTable(data);
 }
 
-/** Adds a text of the pool to the table while it is built. */
-function insert({ data }: TextTable, id: number, start: number, end: number): void {
-  const { pool, starts, ends, slots, seed } = data;
-  (starts as Uint32Array)[id] = start;
-  (ends as Uint32Array)[id] = end;
+/** Adds the text `pool[start..end)` to the arrays of a table. Replaces the id of an equal text. */
+function insert({ pool, starts, ends, slots, seed }: TextTableData, id: number, start: number, end: number): void {
+  starts[id] = start;
+  ends[id] = end;
   const mask = slots.length - 1;
   let slot = slotOf(hashBytes(seed, pool, start, end)) & mask;
   while (slots[slot] !== 0) {
-    const other = slots[slot]! - 1;
-    const from = starts[other]!;
-    if (ends[other]! - from === end - start && isEqual(pool, from, pool, start, end - start)) break;
+    const otherId = slots[slot]! - 1;
+    const otherStart = starts[otherId]!;
+    if (ends[otherId]! - otherStart === end - start && isEqual(pool, otherStart, pool, start, end - start)) break;
     slot = (slot + 1) & mask;
   }
   slots[slot] = id + 1;

@@ -1,5 +1,6 @@
 /**
- * Encoding of the words that a pre-tokenizer cuts a text into.
+ * Encoding of the words that a pre-tokenizer cuts a text into: a word becomes symbols, one for each byte or character, and `merge-word.ts`
+ * merges them.
  *
  * @source Hugging Face `tokenizers` 0.23, `models/bpe/model.rs`.
  */
@@ -73,15 +74,17 @@ export class WordEncoder {
       this.#missingBytes += known.missingBytes;
       return ids.append(known.ids);
     }
-    const [start, missing] = [ids.length, this.#missingBytes];
+    const [start, missingBefore] = [ids.length, this.#missingBytes];
     this.#encode(word, ids);
     if (this.#cache.size >= CACHED_WORDS) this.#cache.clear();
-    this.#cache.set(word, { ids: ids.toArray(start), missingBytes: this.#missingBytes - missing });
+    this.#cache.set(word, { ids: ids.toArray(start), missingBytes: this.#missingBytes - missingBefore });
   }
 
+  /** Appends the ids of a word that is not in the cache. */
   #encode(word: string, ids: IdList): void {
-    const needed = word.length * 3;
-    if (this.#bytes.length < needed) this.#bytes = new Uint8Array(needed * 2);
+    // UTF-8 has at most three bytes for each UTF-16 unit.
+    const maxBytes = word.length * 3;
+    if (this.#bytes.length < maxBytes) this.#bytes = new Uint8Array(maxBytes * 2);
     const { written } = this.#utf8.encodeInto(word, this.#bytes);
     if (this.#model.ignoreMerges) {
       const whole = this.#wholeWord(written);
@@ -97,6 +100,7 @@ export class WordEncoder {
   #wholeWord(length: number): number {
     const { texts } = this.#tables;
     if (this.#model.symbols === "characters") return texts.find(this.#bytes, 0, length);
+    // A character of the byte alphabet has at most two bytes.
     const text = new Uint8Array(length * 2);
     let end = 0;
     for (let at = 0; at < length; at++) for (const byte of this.#alphabet[this.#bytes[at]!]!) text[end++] = byte;
@@ -114,7 +118,7 @@ export class WordEncoder {
         writer.addUnknown();
       }
     }
-    return writer.end();
+    return writer.finish();
   }
 
   /** Splits the current word of `length` bytes into the tokens of its characters; returns the number of symbols. */
@@ -131,7 +135,7 @@ export class WordEncoder {
         writer.addUnknown();
       }
     }
-    return writer.end();
+    return writer.finish();
   }
 
   /** Whether each of the bytes `from..to` of the current word has a token. */
@@ -147,22 +151,26 @@ export function byteToken(byte: number): string {
 }
 
 /** Returns the number of bytes of the UTF-8 character with this first byte. */
-function characterLength(first: number): number {
-  return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+function characterLength(firstByte: number): number {
+  if (firstByte < 0x80) return 1;
+  if (firstByte < 0xe0) return 2;
+  return firstByte < 0xf0 ? 3 : 4;
 }
 
 /** Writes the symbols of a word. As in the reference, an unknown symbol is written only when a known symbol or the end follows. */
 class SymbolWriter {
   readonly #symbols: Int32Array;
   readonly #unknownId: number;
-  readonly #isFused: boolean;
-  #isPending = false;
+  readonly #fusesUnknown: boolean;
+  /** Whether an unknown symbol is added but not written yet. */
+  #hasPendingUnknown = false;
   #count = 0;
 
-  constructor(symbols: Int32Array, unknownId: number, isFused: boolean) {
+  /** @param unknownId - Id of the unknown token; -1 if the model has none. */
+  constructor(symbols: Int32Array, unknownId: number, fusesUnknown: boolean) {
     this.#symbols = symbols;
     this.#unknownId = unknownId;
-    this.#isFused = isFused;
+    this.#fusesUnknown = fusesUnknown;
   }
 
   add(id: number): void {
@@ -178,18 +186,18 @@ class SymbolWriter {
   /** Adds an unknown symbol; none if the model has no unknown token. Fused ones become a single symbol. */
   addUnknown(): void {
     if (this.#unknownId < 0) return;
-    if (!this.#isFused) this.#flush();
-    this.#isPending = true;
+    if (!this.#fusesUnknown) this.#flush();
+    this.#hasPendingUnknown = true;
   }
 
   /** Writes a pending unknown symbol and returns the number of symbols. */
-  end(): number {
+  finish(): number {
     this.#flush();
     return this.#count;
   }
 
   #flush(): void {
-    if (this.#isPending) this.#symbols[this.#count++] = this.#unknownId;
-    this.#isPending = false;
+    if (this.#hasPendingUnknown) this.#symbols[this.#count++] = this.#unknownId;
+    this.#hasPendingUnknown = false;
   }
 }
