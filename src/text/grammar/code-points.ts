@@ -15,12 +15,12 @@ export function normalized(ranges: readonly CodePointRange[]): CodePointRange[] 
 /** Returns all code points outside the ranges. */
 export function complement(ranges: readonly CodePointRange[]): CodePointRange[] {
   const result: CodePointRange[] = [];
-  let next = 0;
+  let gapStart = 0;
   for (const [first, last] of normalized(ranges)) {
-    if (first > next) result.push([next, first - 1]);
-    next = last + 1;
+    if (first > gapStart) result.push([gapStart, first - 1]);
+    gapStart = last + 1;
   }
-  if (next <= LAST_CODE_POINT) result.push([next, LAST_CODE_POINT]);
+  if (gapStart <= LAST_CODE_POINT) result.push([gapStart, LAST_CODE_POINT]);
   return result;
 }
 
@@ -28,12 +28,14 @@ export function complement(ranges: readonly CodePointRange[]): CodePointRange[] 
 export function intersection(a: readonly CodePointRange[], b: readonly CodePointRange[]): CodePointRange[] {
   const [left, right] = [normalized(a), normalized(b)];
   const result: CodePointRange[] = [];
-  for (let i = 0, j = 0; ;) {
-    const [one, other] = [left[i], right[j]];
-    if (one === undefined || other === undefined) return result;
-    const [first, last] = [Math.max(one[0], other[0]), Math.min(one[1], other[1])];
+  let [leftAt, rightAt] = [0, 0];
+  for (;;) {
+    const [leftRange, rightRange] = [left[leftAt], right[rightAt]];
+    if (leftRange === undefined || rightRange === undefined) return result;
+    const [first, last] = [Math.max(leftRange[0], rightRange[0]), Math.min(leftRange[1], rightRange[1])];
     if (first <= last) result.push([first, last]);
-    if (one[1] < other[1]) i++;
-    else j++;
+    // The range that ends first has no further overlap.
+    if (leftRange[1] < rightRange[1]) leftAt++;
+    else rightAt++;
   }
 }

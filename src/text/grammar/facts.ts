@@ -93,7 +93,8 @@ function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
   }
   for (let waiting = notified.pop(); waiting !== undefined; waiting = notified.pop()) {
     // Further parts of a choice make the number negative: the parent is notified only once.
-    if (--waiting.pending !== 0) continue;
+    waiting.pending--;
+    if (waiting.pending !== 0) continue;
     const { parent } = waiting;
     if (typeof parent !== "number") notified.push(parent);
     else {
@@ -113,10 +114,12 @@ interface Property {
   readonly cache: Map<Expression, boolean>;
 }
 
+/** Computes a property of the rules of a grammar. */
 function propertyOf(grammar: Grammar, conditionOf: ConditionOf): Property {
   return { conditionOf, ofRules: fixedPoint(grammar, conditionOf), cache: new Map() };
 }
 
+/** Whether an expression has a property, from the properties of the rules that it calls. */
 function hasProperty(expression: Expression, property: Property): boolean {
   const { conditionOf, ofRules, cache } = property;
   if (expression.kind === "rule") return itemAt(ofRules, expression.index);
@@ -178,6 +181,7 @@ export class GrammarFacts {
     }
   }
 
+  /** Estimates the number of states of an expression with parts, which is not cached yet. */
   #statesOfParts(expression: Extract<Expression, { kind: "sequence" | "choice" | "repeat" }>): number {
     switch (expression.kind) {
       case "sequence":

@@ -30,18 +30,26 @@ export interface Automaton {
   readonly start: number;
 }
 
-/** Node in the trie of a list of texts: its parent, the byte that leads to the node, and the edges to its children. */
-interface Branch {
-  readonly parent: Branch | null;
+/** Node in the trie of a list of texts. */
+interface TrieNode {
+  readonly parent: TrieNode | null;
+  /** Number of bytes from the root. */
   readonly depth: number;
+  /** Byte that leads to the node; 0 for the root. */
   readonly byte: number;
+  /** Edges to the children that are complete. */
   readonly edges: ByteEdge[];
   /** Whether a text of the list ends here. */
   isEnd: boolean;
 }
 
+/** State at the end of a rule, loop body or text. */
 const END = 0;
+/** State that no text passes. */
 const DEAD = 1;
+
+/** Range of bytes without a byte. */
+const EMPTY_RANGE: ByteRange = [1, 0];
 
 /** Returns equal keys for equal edges. Most states have one edge, whose key is a number: texts of a grammar have a state for each byte. */
 function keyOf(edges: readonly ByteEdge[]): number | string {
@@ -50,15 +58,20 @@ function keyOf(edges: readonly ByteEdge[]): number | string {
   return edges.map(({ first, last, target }) => `${first}-${last}>${target}`).join();
 }
 
+/** Compiler of one grammar. Expressions are compiled from their end to their beginning: each receives the state that follows it. */
 class Compiler {
+  /** States so far, beginning with {@link END} and {@link DEAD}. */
   readonly states: AutomatonState[] = [{ kind: "end" }, { kind: "bytes", edges: [] }];
   readonly #facts: GrammarFacts;
+  /** First state of each rule. */
   readonly #starts: readonly number[];
   /** States by their edges; see {@link keyOf}. */
-  readonly #bytes = new Map<number | string, number>();
-  /** Encodings of sets by their ranges, and states by ranges and next state: a grammar has few sets, which it repeats. */
+  readonly #byteStates = new Map<number | string, number>();
+  // A grammar has few sets of code points, which it repeats.
+  /** Encodings of sets by their ranges. */
   readonly #encodings = new Map<string, readonly (readonly ByteRange[])[]>();
-  readonly #sets = new Map<string, number>();
+  /** States of sets by their ranges and next state. */
+  readonly #setStates = new Map<string, number>();
 
   constructor(grammar: Grammar, facts: GrammarFacts) {
     this.#facts = facts;
@@ -81,7 +94,7 @@ class Compiler {
 
   /** Returns a state with these edges; equal edges share one state. */
   #shared(edges: readonly ByteEdge[]): number {
-    return getOrInsert(this.#bytes, keyOf(edges), () => this.#add({ kind: "bytes", edges }));
+    return getOrInsert(this.#byteStates, keyOf(edges), () => this.#add({ kind: "bytes", edges }));
   }
 
   /** Returns the state that matches `expression` and then continues at `next`. */
@@ -106,6 +119,7 @@ class Compiler {
     }
   }
 
+  /** Compiles a text to one state for each byte. */
   #text(bytes: Buffer, next: number): number {
     return bytes.reduceRight((target, byte) => this.#shared([{ first: byte, last: byte, target }]), next);
   }
@@ -114,50 +128,56 @@ class Compiler {
   #choice(options: readonly Expression[], next: number): number {
     const texts = options.flatMap((option) => (option.kind === "text" ? [Buffer.from(option.text)] : []));
     const others = options.filter((option) => option.kind !== "text").map((option) => this.#compile(option, next));
-    const targets = [...(texts.length > 0 ? [this.#texts(texts, next)] : []), ...others.filter((target) => target !== DEAD)];
+    const targets = others.filter((target) => target !== DEAD);
+    if (texts.length > 0) targets.unshift(this.#texts(texts, next));
     return targets.length === 1 ? itemAt(targets, 0) : this.#add({ kind: "either", targets });
   }
 
+  /** Compiles a choice of texts to the states of their trie. */
   #texts(texts: readonly Buffer[], next: number): number {
     /** Node of the end of the previous text. */
-    let at: Branch = { parent: null, depth: 0, byte: 0, edges: [], isEnd: false };
-    const leave = (depth: number): void => {
-      for (; at.parent !== null && at.depth > depth; at = at.parent)
-        at.parent.edges.push({ first: at.byte, last: at.byte, target: this.#branch(at, next) });
+    let node: TrieNode = { parent: null, depth: 0, byte: 0, edges: [], isEnd: false };
+    const completeDownTo = (depth: number): void => {
+      while (node.parent !== null && node.depth > depth) {
+        node.parent.edges.push({ first: node.byte, last: node.byte, target: this.#trieState(node, next) });
+        node = node.parent;
+      }
     };
-    let before: Uint8Array = new Uint8Array(0);
+    let previous: Uint8Array = new Uint8Array(0);
     // Texts are sorted, so nodes of the previous text that the next text does not share are complete.
-    for (const each of [...texts].sort((a, b) => Buffer.compare(a, b))) {
+    for (const text of [...texts].sort((a, b) => Buffer.compare(a, b))) {
       let shared = 0;
-      while (shared < before.length && before[shared] === each[shared]) shared++;
-      leave(shared);
-      for (const byte of each.subarray(shared)) at = { parent: at, depth: at.depth + 1, byte, edges: [], isEnd: false };
-      at.isEnd = true;
-      before = each;
+      while (shared < previous.length && previous[shared] === text[shared]) shared++;
+      completeDownTo(shared);
+      for (const byte of text.subarray(shared)) node = { parent: node, depth: node.depth + 1, byte, edges: [], isEnd: false };
+      node.isEnd = true;
+      previous = text;
     }
-    leave(0);
-    return this.#branch(at, next);
+    completeDownTo(0);
+    return this.#trieState(node, next);
   }
 
-  #branch({ edges, isEnd }: Branch, next: number): number {
+  /** Returns the state of a complete node of a trie, whose texts continue at `next`. */
+  #trieState({ edges, isEnd }: TrieNode, next: number): number {
     if (edges.length === 0) return next;
     const longer = this.#shared(edges);
     return isEnd ? this.#add({ kind: "either", targets: [longer, next] }) : longer;
   }
 
+  /** Compiles a set of code points to the states of its UTF-8 encodings. */
   #set(ranges: readonly CodePointRange[], next: number): number {
-    const text = ranges.join();
-    return getOrInsert(this.#sets, `${text}>${next}`, () =>
-      this.#shared(
-        getOrInsert(this.#encodings, text, () => utf8Ranges(ranges)).map(([[first, last] = [1, 0], ...rest]) => ({
-          first,
-          last,
-          target: rest.reduceRight((target, [low, high]) => this.#shared([{ first: low, last: high, target }]), next),
-        })),
-      ),
-    );
+    const rangesKey = ranges.join();
+    return getOrInsert(this.#setStates, `${rangesKey}>${next}`, () => {
+      const encodings = getOrInsert(this.#encodings, rangesKey, () => utf8Ranges(ranges));
+      const edges = encodings.map(([lead = EMPTY_RANGE, ...tail]): ByteEdge => {
+        const target = tail.reduceRight((following, [first, last]) => this.#shared([{ first, last, target: following }]), next);
+        return { first: lead[0], last: lead[1], target };
+      });
+      return this.#shared(edges);
+    });
   }
 
+  /** Compiles a repetition: to a loop with a counter, or to copies of the body. */
   #repeat(expression: Extract<Expression, { kind: "repeat" }>, next: number): number {
     const { body, min, max } = expression;
     if (!this.#facts.isProductive(body) || max === 0) return next;
@@ -165,9 +185,10 @@ class Compiler {
       return this.#add({ kind: "loop", body: this.#compile(body, END), min, max: max ?? Infinity, next });
     let target = next;
     if (max === null) {
-      const again = this.#add({ kind: "either", targets: [] });
-      target = again;
-      this.states[again] = { kind: "either", targets: [this.#compile(body, again), next] };
+      // A cycle: after the body, the state is reached again.
+      const cycle = this.#add({ kind: "either", targets: [] });
+      this.states[cycle] = { kind: "either", targets: [this.#compile(body, cycle), next] };
+      target = cycle;
     } else for (let count = min; count < max; count++) target = this.#add({ kind: "either", targets: [this.#compile(body, target), next] });
     for (let count = 0; count < min; count++) target = this.#compile(body, target);
     return target;

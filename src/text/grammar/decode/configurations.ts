@@ -26,8 +26,8 @@ export interface Point {
   children: Map<number, Point> | null;
   /** Number of emptied caches when `children` was created. */
   era: number;
-  /** Number of the last closure that has visited the point. */
-  visit: number;
+  /** Number of the last closure (see `Configurations`) that has visited the point; 0 before the first. */
+  lastClosure: number;
 }
 
 /** Set of points that a text may be at. */
@@ -76,14 +76,18 @@ function keyOf(points: readonly Point[], canEnd: boolean): number | string {
 export class Configurations {
   readonly #states: readonly AutomatonState[];
   readonly #start: number;
+  /** Max bytes of a token, which bounds how often a token can repeat a loop. */
   readonly #horizon: number;
   /** Points without a parent, by count and state. */
   #roots = new Map<number, Point>();
   /** Configurations by the ids of their points; see {@link keyOf}. */
   #known = new Map<number | string, Configuration>();
   #nextId = 0;
-  #visits = 0;
+  /** Number of closures computed so far. */
+  #closures = 0;
+  /** Number of times that the caches were emptied. */
   #era = 0;
+  /** See {@link work}. */
   #visitedStates = 0;
 
   /** @param horizon - Max bytes of a token. */
@@ -113,14 +117,17 @@ export class Configurations {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
    */
   step(from: Configuration, byte: number): Configuration | null {
-    const known = from.next[byte];
-    if (known !== undefined) return known;
+    const cached = from.next[byte];
+    if (cached !== undefined) return cached;
     const reached: Point[] = [];
     for (const { state, parent } of from.points) {
+      // A configuration keeps only points whose states have edges.
       const { edges } = this.#states[state] as Extract<AutomatonState, { kind: "bytes" }>;
       for (const { first, last, target } of edges) if (byte >= first && byte <= last) reached.push(this.#point(target, 0, parent));
     }
-    return (from.next[byte] = reached.length === 0 ? null : this.#closure(reached));
+    const next = reached.length === 0 ? null : this.#closure(reached);
+    from.next[byte] = next;
+    return next;
   }
 
   /** Returns the configuration of the states of points, without their parents: the text ends where their innermost call ends. */
@@ -145,11 +152,12 @@ export class Configurations {
     const siblings = parent === null ? this.#roots : this.#childrenOf(parent);
     // Counts begin at FAR = -2.
     const key = (count + 2) * this.#states.length + state;
-    const known = siblings.get(key);
-    if (known !== undefined) return known;
+    const existing = siblings.get(key);
+    if (existing !== undefined) return existing;
     const relaxedCount = this.#relaxedCount(this.#states[state]!, count);
     const relaxedParent = parent?.relaxed ?? null;
-    const made: { -readonly [K in keyof Point]: Point[K] | undefined } = {
+    // The field `relaxed` may refer to the point itself, so it is set after the point exists.
+    const created: { -readonly [K in keyof Point]: Point[K] | undefined } = {
       id: this.#nextId++,
       state,
       count,
@@ -157,13 +165,15 @@ export class Configurations {
       relaxed: undefined,
       children: null,
       era: this.#era,
-      visit: 0,
+      lastClosure: 0,
     };
-    made.relaxed = relaxedCount === count && relaxedParent === parent ? (made as Point) : this.#point(state, relaxedCount, relaxedParent);
-    siblings.set(key, made as Point);
-    return made as Point;
+    const isRelaxed = relaxedCount === count && relaxedParent === parent;
+    created.relaxed = isRelaxed ? (created as Point) : this.#point(state, relaxedCount, relaxedParent);
+    siblings.set(key, created as Point);
+    return created as Point;
   }
 
+  /** Returns the points with a parent, by count and state; forgets points from before the caches were last emptied. */
   #childrenOf(parent: Point): Map<number, Point> {
     if (parent.children === null || parent.era !== this.#era) {
       parent.children = new Map();
@@ -183,16 +193,17 @@ export class Configurations {
    * Returns the configuration of all points that are reached from some points without a byte; null if it has none and the text cannot end.
    */
   #closure(from: readonly Point[]): Configuration | null {
-    const visit = ++this.#visits;
+    this.#closures++;
     let visited = 0;
     const stack = [...from];
     const points: Point[] = [];
     let canEnd = false;
     for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
-      if (point.visit === visit) continue;
-      point.visit = visit;
+      if (point.lastClosure === this.#closures) continue;
+      point.lastClosure = this.#closures;
       this.#visitedStates++;
-      if (++visited > MAX_STATES) throw tooAmbiguous();
+      visited++;
+      if (visited > MAX_STATES) throw tooAmbiguous();
       const { count, parent } = point;
       const state = this.#states[point.state]!;
       switch (state.kind) {
@@ -207,8 +218,10 @@ export class Configurations {
           break;
         case "loop": {
           // Without a maximum, counts from `min` on are equivalent, so the count stops there.
-          const nextCount = count < 0 ? count : Math.min(count + 1, state.max === Infinity ? Math.max(state.min, 1) : state.max);
-          if (count < 0 || count < state.max) stack.push(this.#point(state.body, 0, this.#point(point.state, nextCount, parent)));
+          const maxCount = state.max === Infinity ? Math.max(state.min, 1) : state.max;
+          const nextCount = count === FREE || count === FAR ? count : Math.min(count + 1, maxCount);
+          // FREE and FAR are negative, so both may repeat.
+          if (count < state.max) stack.push(this.#point(state.body, 0, this.#point(point.state, nextCount, parent)));
           if (count === FREE || count >= state.min) stack.push(this.#point(state.next, 0, parent));
           break;
         }
@@ -225,14 +238,14 @@ export class Configurations {
   #configuration(points: Point[], canEnd: boolean): Configuration {
     points.sort((a, b) => a.id - b.id);
     const key = keyOf(points, canEnd);
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
+    const existing = this.#known.get(key);
+    if (existing !== undefined) return existing;
     if (this.#known.size >= MAX_CACHED) {
       this.#known = new Map();
       this.#roots = new Map();
       this.#era++;
     }
-    const made: { -readonly [K in keyof Configuration]: Configuration[K] | undefined } = {
+    const created: { -readonly [K in keyof Configuration]: Configuration[K] | undefined } = {
       points,
       canEnd,
       next: [],
@@ -241,12 +254,10 @@ export class Configurations {
       inner: undefined,
       loopExits: undefined,
     };
-    this.#known.set(key, made as Configuration);
-    const relaxed = [...new Set(points.map((point) => point.relaxed))];
-    made.relaxed =
-      relaxed.length === points.length && relaxed.every((point, at) => point === points[at])
-        ? (made as Configuration)
-        : this.#configuration(relaxed, canEnd);
-    return made as Configuration;
+    this.#known.set(key, created as Configuration);
+    const relaxedPoints = [...new Set(points.map((point) => point.relaxed))];
+    const isRelaxed = relaxedPoints.length === points.length && relaxedPoints.every((point, at) => point === points[at]);
+    created.relaxed = isRelaxed ? (created as Configuration) : this.#configuration(relaxedPoints, canEnd);
+    return created as Configuration;
   }
 }

@@ -1,4 +1,6 @@
-/** Applies a grammar to the sampling of one text. */
+/**
+ * Applies a grammar to the sampling of one text: the sampler masks the logits with `masked`, samples a token, and reports it with `record`.
+ */
 import { EngineError } from "../../../base/errors.ts";
 import type { Configuration, Configurations } from "./configurations.ts";
 import { maskOf } from "./mask.ts";
@@ -11,25 +13,22 @@ const lowestBit = (word: number): number => 31 - Math.clz32(word & -word);
 function writeAllowed(result: Float32Array, logits: Float32Array, words: Uint32Array): void {
   result.fill(-Infinity);
   for (let at = 0; at < words.length; at++) {
-    // Each iteration clears the lowest bit of the rest.
-    for (let rest = words[at]!; rest !== 0; rest &= rest - 1) {
-      const id = at * 32 + lowestBit(rest);
+    // Each iteration clears the lowest bit.
+    for (let bits = words[at]!; bits !== 0; bits &= bits - 1) {
+      const id = at * 32 + lowestBit(bits);
       result[id] = logits[id]!;
     }
   }
 }
 
-/** Writes the same for a mask with most tokens. */
+/** Writes the same for a mask with most tokens: copies all logits, and overwrites those outside of the mask. */
 function writeWithoutOthers(result: Float32Array, logits: Float32Array, words: Uint32Array): void {
   result.set(logits);
   result.fill(-Infinity, words.length * 32);
   for (let at = 0; at < words.length; at++) {
-    for (let rest = ~words[at]!; rest !== 0; rest &= rest - 1) result[at * 32 + lowestBit(rest)] = -Infinity;
+    for (let bits = ~words[at]!; bits !== 0; bits &= bits - 1) result[at * 32 + lowestBit(bits)] = -Infinity;
   }
 }
-
-/** Mask without tokens. */
-const NO_TOKENS = new Uint32Array(0);
 
 /** Grammar constraint on one sampled text. Each sampled token must be recorded with {@link GrammarConstraint.record}. */
 export class GrammarConstraint {
@@ -54,27 +53,31 @@ export class GrammarConstraint {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous to compute these tokens.
    */
   masked(logits: Float32Array, result: Float32Array = new Float32Array(logits.length)): Float32Array {
-    const mask = this.#current && maskOf(this.#current, this.#configurations, this.#vocabulary);
-    (mask?.isDense ? writeWithoutOthers : writeAllowed)(result, logits, mask?.words ?? NO_TOKENS);
+    if (this.#current === null) result.fill(-Infinity);
+    else {
+      const { words, isDense } = maskOf(this.#current, this.#configurations, this.#vocabulary);
+      if (isDense) writeWithoutOthers(result, logits, words);
+      else writeAllowed(result, logits, words);
+    }
     if (this.#current === null || this.#current.canEnd) for (const id of this.#endTokenIds) result[id] = logits[id]!;
     return result;
   }
 
   /**
    * Returns the log-probabilities renormalized over the tokens that can follow: `log_softmax` of the {@link masked} ones. All are −∞ if
-   * none of these tokens has a finite one.
+   * they are −∞ for each of these tokens.
    *
    * @param result - Array of the same length for the result. @default a new array
    */
   logprobs(logprobs: Float32Array, result?: Float32Array): Float32Array {
     const masked = this.masked(logprobs, result);
-    let best = -Infinity;
-    for (const logprob of masked) if (logprob > best) best = logprob;
-    if (best === -Infinity) return masked;
-    let total = 0;
-    for (const logprob of masked) total += Math.exp(logprob - best);
-    const shift = best + Math.log(total);
-    for (let id = 0; id < masked.length; id++) masked[id]! -= shift;
+    let max = -Infinity;
+    for (const logprob of masked) if (logprob > max) max = logprob;
+    if (max === -Infinity) return masked;
+    let sum = 0;
+    for (const logprob of masked) sum += Math.exp(logprob - max);
+    const logSum = max + Math.log(sum);
+    for (let id = 0; id < masked.length; id++) masked[id]! -= logSum;
     return masked;
   }
 
@@ -93,7 +96,8 @@ export class GrammarConstraint {
         return;
       }
     }
-    if ((this.#current !== null && !this.#current.canEnd) || !this.#endTokenIds.includes(id))
+    const mayEnd = this.#current === null || this.#current.canEnd;
+    if (!mayEnd || !this.#endTokenIds.includes(id))
       throw new EngineError(`The token ${id} was sampled, which the grammar does not allow there`);
     this.#current = null;
   }

@@ -18,8 +18,10 @@ const MIN_LOOP_BYTES = 32;
 /** Max states that the computation of one mask may visit; this takes about a second. */
 const MAX_WORK = 500_000;
 
-/** Max stacks of a configuration, and max exits of their calls in relation to the nodes of the tree, for which calls are walked apart. */
-const [MAX_STACKS, MAX_EXIT_SHARE] = [64, 4];
+/** Max stacks of a configuration whose innermost calls are walked separately. */
+const MAX_STACKS = 64;
+/** Max exits of all these calls together, in relation to the nodes of the vocabulary's tree. */
+const MAX_EXIT_SHARE = 4;
 
 /** Tokens that may follow. */
 export interface TokenMask {
@@ -69,8 +71,12 @@ class Walk {
   readonly #tree: TokenTree;
   readonly #maxWork: number;
 
-  constructor(configurations: Configurations, vocabulary: Vocabulary, maxWork: number, isInner: boolean) {
-    this.exits = isInner ? [] : null;
+  /**
+   * @param maxWork - Value of `configurations.work` above which the walk fails.
+   * @param scope - Tokens to add: `inner` = those that end inside of the innermost call, with the exits of the call; `whole` = all.
+   */
+  constructor(configurations: Configurations, vocabulary: Vocabulary, maxWork: number, scope: "inner" | "whole") {
+    this.exits = scope === "inner" ? [] : null;
     this.#configurations = configurations;
     this.#vocabulary = vocabulary;
     this.#tree = vocabulary.tree;
@@ -78,8 +84,8 @@ class Walk {
     this.mask = vocabulary.emptyMask();
   }
 
-  /** Adds the tokens of the nodes from `first` up to `end`. */
-  add(first: number, end: number): void {
+  /** Adds the tokens of the nodes from `first` up to `end`, excluding `end`. */
+  addTokens(first: number, end: number): void {
     const { firstIds, ids } = this.#tree;
     for (let at = firstIds[first]!; at < firstIds[end]!; at++) {
       const id = ids[at]!;
@@ -88,15 +94,15 @@ class Walk {
   }
 
   /** Walks the nodes from `first` up to `end`, which are children of one node with their subtrees; `from` is the configuration before. */
-  nodes(first: number, end: number, from: Configuration): void {
+  walk(first: number, end: number, from: Configuration): void {
     const { bytes, ends } = this.#tree;
     for (let node = first; node < end; node = ends[node]!) {
-      if (from.loopExits) return this.#loop(node, end, from, from.loopExits);
+      if (from.loopExits) return this.#walkLoop(node, end, from, from.loopExits);
       const next = this.#configurations.step(from, bytes[node]!);
       if (next === null) continue;
       if (next === from && from.loopExits === undefined) {
         from.loopExits = this.#loopExitsOf(from);
-        if (from.loopExits !== null) return this.#loop(node, end, from, from.loopExits);
+        if (from.loopExits !== null) return this.#walkLoop(node, end, from, from.loopExits);
       }
       this.#enter(node, next);
     }
@@ -104,21 +110,21 @@ class Walk {
 
   /** Adds a node and walks its subtree. */
   #enter(node: number, next: Configuration): void {
-    if (next.points.length > 0 || this.exits === null) this.add(node, node + 1);
+    if (next.points.length > 0 || this.exits === null) this.addTokens(node, node + 1);
     if (next.canEnd) this.exits?.push(node);
     if (this.#configurations.work > this.#maxWork) throw tooAmbiguous();
-    this.nodes(node + 1, this.#tree.ends[node]!, next);
+    this.walk(node + 1, this.#tree.ends[node]!, next);
   }
 
-  /** Walks like {@link nodes} from a configuration to which all bytes lead back, except the bytes of the nodes `outside`. */
-  #loop(first: number, end: number, from: Configuration, outside: Int32Array): void {
+  /** Walks like {@link walk} from a configuration to which all bytes lead back, except the bytes of the nodes `outside`. */
+  #walkLoop(first: number, end: number, from: Configuration, outside: Int32Array): void {
     const { bytes, ends } = this.#tree;
     let at = lowerBound(outside, first);
     for (let node = first; node < end;) {
       while (at < outside.length && outside[at]! < node) at++;
       const stop = Math.min(outside[at] ?? end, end);
-      this.add(node, stop);
-      if (from.canEnd && this.exits !== null) for (let each = node; each < stop; each++) this.exits.push(each);
+      this.addTokens(node, stop);
+      if (from.canEnd && this.exits !== null) for (let passed = node; passed < stop; passed++) this.exits.push(passed);
       if (stop === end) return;
       const next = this.#configurations.step(from, bytes[stop]!);
       if (next !== null) this.#enter(stop, next);
@@ -138,21 +144,24 @@ class Walk {
 
 /** Computes the tokens that end inside of the call of a configuration without parents. */
 function innerTokens(inside: Configuration, { tree }: Vocabulary, walk: Walk): InnerTokens {
-  walk.nodes(0, tree.bytes.length, inside);
+  walk.walk(0, tree.bytes.length, inside);
+  const { mask } = walk;
   const ids: number[] = [];
-  // A list takes more memory than a mask if it is long.
-  for (let at = 0; at < walk.mask.length && ids.length <= walk.mask.length; at++)
-    for (let rest = walk.mask[at]!; rest !== 0; rest &= rest - 1) ids.push(at * 32 + 31 - Math.clz32(rest & -rest));
-  return { tokens: ids.length > walk.mask.length ? walk.mask : ids, exits: walk.exits ?? [] };
+  // A list takes more memory than a mask if it is longer than the mask's words.
+  for (let at = 0; at < mask.length && ids.length <= mask.length; at++) {
+    // Each iteration clears the lowest bit.
+    for (let bits = mask[at]!; bits !== 0; bits &= bits - 1) ids.push(at * 32 + 31 - Math.clz32(bits & -bits));
+  }
+  return { tokens: ids.length > mask.length ? mask : ids, exits: walk.exits ?? [] };
 }
 
 /** Computes the mask of a configuration. One with very many stacks, as of an ambiguous grammar, is walked as a whole. */
 function computeMask(configuration: Configuration, configurations: Configurations, vocabulary: Vocabulary): Uint32Array {
   const { tree } = vocabulary;
   const maxWork = configurations.work + MAX_WORK;
-  const walk = new Walk(configurations, vocabulary, maxWork, false);
+  const walk = new Walk(configurations, vocabulary, maxWork, "whole");
   const calls = innermostCalls(configuration, configurations, vocabulary, maxWork);
-  if (calls === null) walk.nodes(0, tree.bytes.length, configuration);
+  if (calls === null) walk.walk(0, tree.bytes.length, configuration);
   else for (const [parent, inner] of calls) addCall(walk, parent, inner, configurations, tree);
   return walk.mask;
 }
@@ -168,14 +177,14 @@ function innermostCalls(
   for (const point of points) getOrInsert(byParent, point.parent, () => []).push(point);
   if (byParent.size > MAX_STACKS) return null;
   const calls = new Map<Point | null, InnerTokens>();
-  let exits = 0;
+  let exitCount = 0;
   for (const [parent, group] of byParent) {
     const inside = configurations.inside(group);
-    inside.inner ??= innerTokens(inside, vocabulary, new Walk(configurations, vocabulary, maxWork, true));
+    inside.inner ??= innerTokens(inside, vocabulary, new Walk(configurations, vocabulary, maxWork, "inner"));
     calls.set(parent, inside.inner);
-    exits += inside.inner.exits.length;
+    exitCount += inside.inner.exits.length;
   }
-  return exits > MAX_EXIT_SHARE * vocabulary.tree.bytes.length ? null : calls;
+  return exitCount > MAX_EXIT_SHARE * vocabulary.tree.bytes.length ? null : calls;
 }
 
 /** Adds the tokens that end inside of a call, and those that end it and continue at `parent`; null is the end of the text. */
@@ -184,10 +193,11 @@ function addCall(walk: Walk, parent: Point | null, { tokens, exits }: InnerToken
   if (tokens instanceof Uint32Array) for (let at = 0; at < mask.length; at++) mask[at]! |= tokens[at]!;
   else for (const id of tokens) mask[id >>> 5]! |= 1 << (id & 31);
   const after = parent === null ? null : configurations.after(parent);
+  // No text continues after the call.
   if (parent !== null && after === null) return;
   for (const node of exits) {
-    walk.add(node, node + 1);
-    if (after !== null) walk.nodes(node + 1, tree.ends[node]!, after);
+    walk.addTokens(node, node + 1);
+    if (after !== null) walk.walk(node + 1, tree.ends[node]!, after);
   }
 }
 

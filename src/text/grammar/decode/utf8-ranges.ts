@@ -28,27 +28,28 @@ function encoded(codePoint: number): number[] {
  * where it is not at an end: C3 A9 – C5 82 becomes [C3][A9–BF], [C4][80–BF] and [C5][80–82].
  */
 function split(first: readonly number[], last: readonly number[]): ByteRange[][] {
-  const [a, ...restA] = first;
-  const [b, ...restB] = last;
-  if (a === undefined || b === undefined) return [[]];
-  if (a === b) return split(restA, restB).map((rest) => [[a, b], ...rest]);
-  // Whether the first byte's whole block is included at each end of the range.
-  const isWholeAtFirst = restA.every((byte) => byte === 0x80);
-  const isWholeAtLast = restB.every((byte) => byte === 0xbf);
+  const [firstLead, ...firstTail] = first;
+  const [lastLead, ...lastTail] = last;
+  if (firstLead === undefined || lastLead === undefined) return [[]];
+  const withLead = (lead: number, tails: readonly ByteRange[][]): ByteRange[][] => tails.map((tail) => [[lead, lead], ...tail]);
+  if (firstLead === lastLead) return withLead(firstLead, split(firstTail, lastTail));
+  // Whether all tails of the lead byte at each end are included.
+  const isWholeAtFirst = firstTail.every((byte) => byte === 0x80);
+  const isWholeAtLast = lastTail.every((byte) => byte === 0xbf);
+  const [minTail, maxTail] = [firstTail.map(() => 0x80), firstTail.map(() => 0xbf)];
+  const [fromWhole, toWhole] = [isWholeAtFirst ? firstLead : firstLead + 1, isWholeAtLast ? lastLead : lastLead - 1];
   const pieces: ByteRange[][] = [];
-  const [from, to] = [isWholeAtFirst ? a : a + 1, isWholeAtLast ? b : b - 1];
-  const ends = (byte: number) => restA.map(() => byte);
-  if (!isWholeAtFirst) pieces.push(...split(restA, ends(0xbf)).map((rest): ByteRange[] => [[a, a], ...rest]));
-  if (from <= to) pieces.push([[from, to], ...restA.map((): ByteRange => [0x80, 0xbf])]);
-  if (!isWholeAtLast) pieces.push(...split(ends(0x80), restB).map((rest): ByteRange[] => [[b, b], ...rest]));
+  if (!isWholeAtFirst) pieces.push(...withLead(firstLead, split(firstTail, maxTail)));
+  if (fromWhole <= toWhole) pieces.push([[fromWhole, toWhole], ...firstTail.map((): ByteRange => [0x80, 0xbf])]);
+  if (!isWholeAtLast) pieces.push(...withLead(lastLead, split(minTail, lastTail)));
   return pieces;
 }
 
 /** Returns the encodings of the code points in `ranges` as disjoint products of byte ranges: one byte of each range, in order. */
 export function utf8Ranges(ranges: readonly CodePointRange[]): ByteRange[][] {
   return normalized(ranges).flatMap(([first, last]) =>
-    BLOCKS.flatMap(([low, high]) => {
-      const [from, to] = [Math.max(first, low), Math.min(last, high)];
+    BLOCKS.flatMap(([blockFirst, blockLast]) => {
+      const [from, to] = [Math.max(first, blockFirst), Math.min(last, blockLast)];
       if (from === to) return [encoded(from).map((byte): ByteRange => [byte, byte])];
       return from < to ? split(encoded(from), encoded(to)) : [];
     }),

@@ -20,7 +20,7 @@ interface Token {
   readonly bytes: Uint8Array;
 }
 
-/** Builds the trie of tokens, none of them empty. */
+/** Builds the trie of tokens, none of which is empty. */
 function buildTree(tokens: readonly Token[]): TokenTree {
   const sorted = [...tokens].sort((a, b) => Buffer.compare(a.bytes, b.bytes));
   const bytes: number[] = [];
@@ -69,7 +69,8 @@ export class Vocabulary {
   /** All tokens that are text. */
   readonly tree: TokenTree;
   readonly #bytes: readonly (Uint8Array | null)[];
-  readonly #outside = new Map<string, Int32Array>();
+  /** Results of {@link nodesOutside} by the set of bytes, as a text of 256 digits. */
+  readonly #nodesOutside = new Map<string, Int32Array>();
 
   /** @param tokens - By id, the exact bytes of each token; null or empty for a token that is not text. */
   constructor(tokens: readonly (Uint8Array | null)[]) {
@@ -99,8 +100,8 @@ export class Vocabulary {
    */
   nodesOutside(isWithin: readonly boolean[]): Int32Array {
     const key = isWithin.map((isIn) => (isIn ? "1" : "0")).join("");
-    if (this.#outside.size >= MAX_SETS && !this.#outside.has(key)) this.#outside.clear();
-    return getOrInsert(this.#outside, key, () => {
+    if (this.#nodesOutside.size >= MAX_SETS && !this.#nodesOutside.has(key)) this.#nodesOutside.clear();
+    return getOrInsert(this.#nodesOutside, key, () => {
       const nodes: number[] = [];
       this.tree.bytes.forEach((byte, node) => {
         if (isWithin[byte] !== true) nodes.push(node);
