@@ -37,11 +37,11 @@ class EbnfReader extends RuleReader {
     const isNegated = this.take("^");
     const ranges: CodePointRange[] = [];
     while (!this.take("]")) {
-      if (this.at >= this.source.length) throw this.syntaxError("expected `]`");
+      if (this.position >= this.source.length) throw this.syntaxError("expected `]`");
       const first = codePointAt(this.character(), 0);
       let last = first;
-      if (this.source[this.at] === "-" && this.source[this.at + 1] !== "]" && this.take("-")) {
-        if (this.at >= this.source.length) throw this.syntaxError("expected `]`");
+      if (this.source[this.position] === "-" && this.source[this.position + 1] !== "]" && this.take("-")) {
+        if (this.position >= this.source.length) throw this.syntaxError("expected `]`");
         last = codePointAt(this.character(), 0);
       }
       if (last < first) throw this.syntaxError("expected a range of characters from the lower to the higher");

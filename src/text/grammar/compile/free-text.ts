@@ -1,4 +1,4 @@
-/** Grammar of text that does not contain certain strings. */
+/** Grammar of text that does not contain certain strings, such as the text before the next tag of a structural tag. */
 import { MAX_GRAMMAR_STATES } from "../check.ts";
 import { complement } from "../code-points.ts";
 import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder } from "../expression.ts";
@@ -30,10 +30,10 @@ interface State {
 /** Returns the root of the trie of strings. */
 function prefixesOf(strings: readonly string[]): Prefix {
   const root: Prefix = { longer: new Map(), isWhole: false };
-  for (const each of strings) {
-    let node = root;
-    for (const point of each) node = getOrInsert(node.longer, point, () => ({ longer: new Map(), isWhole: false }));
-    node.isWhole = true;
+  for (const string of strings) {
+    let prefix = root;
+    for (const character of string) prefix = getOrInsert(prefix.longer, character, () => ({ longer: new Map(), isWhole: false }));
+    prefix.isWhole = true;
   }
   return root;
 }
@@ -50,7 +50,8 @@ function prefixesOf(strings: readonly string[]): Prefix {
  */
 export function textWithout(strings: readonly string[], builder: GrammarBuilder): Expression {
   const stateOf = (prefix: Prefix, fallback: State | null): State => ({ prefix, fallback, declared: builder.declare(), steps: new Map() });
-  let size = strings.reduce((sum, each) => sum + each.length, 0);
+  /** Lower bound of the number of grammar states. */
+  let size = strings.reduce((sum, string) => sum + string.length, 0);
   const checkSize = (): void => {
     if (size <= MAX_GRAMMAR_STATES) return;
     throw new ArgumentError(
@@ -62,21 +63,22 @@ export function textWithout(strings: readonly string[], builder: GrammarBuilder)
   // Grows during the loop, in order of prefix length, so that a fallback is complete before it is used.
   const states = [first];
   for (const { prefix, fallback, steps } of states) {
-    for (const [point, next] of fallback?.steps ?? []) steps.set(point, next);
-    for (const [point, longer] of prefix.longer) {
-      const next = fallback?.steps.get(point);
-      const state = longer.isWhole || next === null ? null : stateOf(longer, next ?? first);
-      steps.set(point, state);
-      if (state !== null) states.push(state);
+    for (const [character, next] of fallback?.steps ?? []) steps.set(character, next);
+    for (const [character, longer] of prefix.longer) {
+      const fallbackStep = fallback?.steps.get(character);
+      const completesString = longer.isWhole || fallbackStep === null;
+      const next = completesString ? null : stateOf(longer, fallbackStep ?? first);
+      steps.set(character, next);
+      if (next !== null) states.push(next);
     }
     size += steps.size;
     checkSize();
   }
   for (const { steps, declared } of states) {
-    const listed = [...steps].flatMap(([point, next]) => (next === null ? [] : [sequence(text(point), next.declared.rule)]));
-    const points = Array.from(steps.keys(), (point) => codePointAt(point, 0));
-    const ranges = complement(points.map((point) => [point, point]));
-    declared.define(choiceOf([EMPTY, ...listed, sequence({ kind: "set", ranges }, first.declared.rule)]));
+    const listed = [...steps].flatMap(([character, next]) => (next === null ? [] : [sequence(text(character), next.declared.rule)]));
+    const points = Array.from(steps.keys(), (character) => codePointAt(character, 0));
+    const unlisted = complement(points.map((point) => [point, point]));
+    declared.define(choiceOf([EMPTY, ...listed, sequence({ kind: "set", ranges: unlisted }, first.declared.rule)]));
   }
   return first.declared.rule;
 }

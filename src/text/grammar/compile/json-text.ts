@@ -1,4 +1,4 @@
-/** JSON syntax as grammar expressions. */
+/** JSON syntax as grammar expressions: white space, strings, numbers, and values without a schema. */
 import { complement, intersection } from "../code-points.ts";
 import {
   oneOfThese,
@@ -37,6 +37,7 @@ const UNESCAPED: readonly CodePointRange[] = complement([
   [0x22, 0x22],
   [0x5c, 0x5c],
 ]);
+/** Characters that must be escaped. */
 const ESCAPED = complement(UNESCAPED);
 
 /**
@@ -110,6 +111,7 @@ export function spelledOtherThan(points: readonly number[], escaped: Expression)
 /** Maximum number of integer digits, so that a number with an exponent of two digits stays finite. */
 const MAX_DIGITS = 200;
 const SIGN = optional(set([0x2b, 0x2b], [0x2d, 0x2d]));
+/** `E` or `e`, before the digits of an exponent. */
 const EXPONENT = set([0x45, 0x45], [0x65, 0x65]);
 const FRACTION = optional(sequence(text("."), repeat(DIGIT, 1)));
 
@@ -156,6 +158,7 @@ export function jsonParts(builder: GrammarBuilder, whitespace: Expression): Json
   const character = builder.rule(() => ANY_CHARACTER);
   const restOfString = builder.rule(() => sequence(repeat(character), text('"')));
   const string = sequence(text('"'), restOfString);
+  // Objects and arrays contain values, and values are objects and arrays: both are set while the rule of values is made.
   let object: Expression = string;
   let array: Expression = string;
   const value = builder.rule((self) => {
@@ -174,12 +177,16 @@ function listOf(whitespace: Expression, open: string, item: Expression, close: s
 /** Returns the expression of the JSON of exactly one value, with the keys of its objects in their own order. */
 export function literal(value: unknown, whitespace: Expression): Expression {
   if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
-  const isArray = Array.isArray(value);
-  const items = isArray
-    ? value.map((item) => literal(item, whitespace))
-    : Object.entries(value).map(([key, item]) =>
-        sequence(text(JSON.stringify(key)), whitespace, text(":"), whitespace, literal(item, whitespace)),
-      );
-  const parts = items.flatMap((item, at) => [...(at === 0 ? [] : [text(","), whitespace]), item, whitespace]);
-  return sequenceOf([text(isArray ? "[" : "{"), whitespace, ...parts, text(isArray ? "]" : "}")]);
+  const inBrackets = (open: string, items: readonly Expression[], close: string): Expression => {
+    const parts = items.flatMap((item, at) => (at === 0 ? [item, whitespace] : [text(","), whitespace, item, whitespace]));
+    return sequenceOf([text(open), whitespace, ...parts, text(close)]);
+  };
+  if (Array.isArray(value)) {
+    const items = value.map((item) => literal(item, whitespace));
+    return inBrackets("[", items, "]");
+  }
+  const members = Object.entries(value).map(([key, member]) =>
+    sequence(text(JSON.stringify(key)), whitespace, text(":"), whitespace, literal(member, whitespace)),
+  );
+  return inBrackets("{", members, "}");
 }

@@ -12,12 +12,12 @@ class LarkReader extends RuleReader {
   override read(): Expression {
     const directive = /^[ \t]*%(\w+)/m.exec(this.source);
     if (directive !== null) {
-      this.at = directive.index;
+      this.position = directive.index;
       throw this.unsupported(`the directive %${directive[1]}`);
     }
     const template = /^[ \t]*[?!]{0,2}\w+\{/m.exec(this.source);
     if (template !== null) {
-      this.at = template.index;
+      this.position = template.index;
       throw this.unsupported("a template");
     }
     return super.read();
@@ -27,7 +27,7 @@ class LarkReader extends RuleReader {
     if (this.take('"')) return this.#string();
     if (this.take("(")) return this.group(")");
     if (this.take("[")) return optional(this.group("]"));
-    if (this.source[this.at] === "/" && this.source[this.at + 1] !== "/") return this.#regex();
+    if (this.source[this.position] === "/" && this.source[this.position + 1] !== "/") return this.#regex();
     return this.call(/[A-Za-z_]\w*/y);
   }
 

@@ -27,7 +27,9 @@ export function checkGroups(source: string, name: string): void {
   let depth = 0;
   // An escape or a character class is one part, so that brackets in it do not count.
   for (const [part] of source.matchAll(/\\.|\[(?:\\.|[^\]\\])*\]?|[()]/gsu)) {
-    if (part === "(") checkNesting(++depth, name);
-    else if (part === ")") depth--;
+    if (part === ")") depth--;
+    if (part !== "(") continue;
+    depth++;
+    checkNesting(depth, name);
   }
 }

@@ -42,19 +42,21 @@ function propertyRanges(source: string): readonly CodePointRange[] {
 
 /** Finds the code points of a property or class by matching all characters. */
 function scannedRanges(source: string): readonly CodePointRange[] {
-  const all = (characters ??= everyCharacter());
-  // Each sequence of matches is a range, except across the gap of the surrogates.
-  return [...all.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
-    const [first, end] = [codePointAt(run, 0), index + run.length];
-    const lastUnit = all.charCodeAt(end - 1);
-    const lastPoint = lastUnit >= 0xdc00 && lastUnit <= 0xdfff ? codePointAt(all, end - 2) : lastUnit;
-    return first < 0xd800 && lastPoint > 0xdfff
-      ? [
-          [first, 0xd7ff],
-          [0xe000, lastPoint],
-        ]
-      : [[first, lastPoint]];
-  });
+  characters ??= everyCharacter();
+  return Array.from(characters.matchAll(new RegExp(`${source}+`, "gu")), ({ 0: run }) => rangesOfRun(run)).flat();
+}
+
+/** Returns the ranges of a run of consecutive characters: one, or two if it includes the characters around the surrogates. */
+function rangesOfRun(run: string): CodePointRange[] {
+  const first = codePointAt(run, 0);
+  const lastUnit = run.charCodeAt(run.length - 1);
+  const isLowSurrogate = lastUnit >= 0xdc00 && lastUnit <= 0xdfff;
+  const last = isLowSurrogate ? codePointAt(run, run.length - 2) : lastUnit;
+  if (first >= 0xd800 || last <= 0xdfff) return [[first, last]];
+  return [
+    [first, 0xd7ff],
+    [0xe000, last],
+  ];
 }
 
 /** Part of an expression that matches one character. */
@@ -63,6 +65,7 @@ export type CharacterNode = AST.Character | AST.CharacterSet | AST.CharacterClas
 /** Finds the code points of the character nodes of one expression. */
 export class CharacterReader {
   readonly #unsupported: (node: AST.Node, what: string) => Error;
+  /** Properties of the expression so far, by their spelling. */
   readonly #properties = new Set<string>();
 
   /** @param unsupported - Returns the error for a node that is not supported; `what` names the construct. */
@@ -92,12 +95,19 @@ export class CharacterReader {
   #namedSet(node: AST.CharacterSet): readonly CodePointRange[] {
     if (node.kind === "any") return complement(LINE_ENDS);
     if (node.kind === "property") {
+      // The spelling of the property without its negation: `\P{L}` negates `\p{L}`.
       const source = `\\p${node.raw.slice(2)}`;
       if (this.#properties.add(source).size > MAX_PROPERTIES)
         throw this.#unsupported(node, `more than ${MAX_PROPERTIES} properties of characters`);
       return node.negate ? complement(propertyRanges(source)) : propertyRanges(source);
     }
-    const ranges = node.kind === "digit" ? DIGITS : node.kind === "word" ? WORD_CHARACTERS : propertyRanges("\\s");
+    const ranges = rangesOfKind(node.kind);
     return node.negate ? complement(ranges) : ranges;
   }
+}
+
+/** Returns the code points of `\d`, `\w` or `\s`. */
+function rangesOfKind(kind: "digit" | "word" | "space"): readonly CodePointRange[] {
+  if (kind === "digit") return DIGITS;
+  return kind === "word" ? WORD_CHARACTERS : propertyRanges("\\s");
 }

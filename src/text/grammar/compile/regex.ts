@@ -40,6 +40,7 @@ const MAX_UNROLLED = 32;
 /** Whether a position in the expression is the beginning of the text; null if it depends on the match. */
 type IsStart = boolean | null;
 
+/** Alternatives of an expression or group, each a sequence. */
 type Alternatives = readonly { readonly elements: readonly AST.Element[] }[];
 
 /** Parses an expression, with the flag `u` if possible: without it, more spellings are valid, such as `\-`. */
@@ -61,6 +62,7 @@ function parse(source: string, name: string): AST.Pattern {
   }
 }
 
+/** Returns the alternatives of a group; none for other nodes. */
 function alternativesOf(node: AST.Node): Alternatives {
   return "alternatives" in node ? (node.alternatives as Alternatives) : [];
 }
@@ -87,16 +89,17 @@ const consumes = oncePerNode((node): boolean | null => {
       return null;
     case "Quantifier": {
       if (node.max === 0) return false;
-      const inner = consumes(node.element);
-      return node.min === 0 && inner === true ? null : inner;
+      const isElementConsuming = consumes(node.element);
+      return node.min === 0 && isElementConsuming === true ? null : isElementConsuming;
     }
     case "Group":
     case "CapturingGroup": {
-      const perAlternative = alternativesOf(node).map(({ elements }) => {
-        const all = elements.map(consumes);
-        return all.includes(true) ? true : all.includes(null) ? null : false;
+      const perAlternative = alternativesOf(node).map(({ elements }): boolean | null => {
+        const perElement = elements.map(consumes);
+        if (perElement.includes(true)) return true;
+        return perElement.includes(null) ? null : false;
       });
-      return perAlternative.every((one) => one === perAlternative[0]) ? first(perAlternative) : null;
+      return perAlternative.every((isConsuming) => isConsuming === perAlternative[0]) ? first(perAlternative) : null;
     }
     default:
       return true;
@@ -122,12 +125,13 @@ class Translator {
   }
 
   #sequence(elements: readonly AST.Element[], rest: Term, isStart: IsStart): Term {
+    /** Whether the next element is at the start of the text. */
     let isStartHere = isStart;
     const placed = elements.map((element) => {
       const isElementAtStart = isStartHere;
-      const isMoved = consumes(element);
-      if (isMoved === true) isStartHere = false;
-      else if (isMoved === null && isStartHere === true) isStartHere = null;
+      const isConsuming = consumes(element);
+      if (isConsuming === true) isStartHere = false;
+      else if (isConsuming === null && isStartHere === true) isStartHere = null;
       return { element, isElementAtStart };
     });
     return placed.reduceRight((following, { element, isElementAtStart }) => this.#element(element, following, isElementAtStart), rest);
@@ -162,17 +166,20 @@ class Translator {
     return this.#terms.concat(this.alternatives(node.alternatives, this.#terms.empty, null), rest);
   }
 
-  #quantifier({ element, min, max, raw, ...node }: AST.Quantifier, rest: Term, isStart: IsStart): Term {
+  #quantifier(node: AST.Quantifier, rest: Term, isStart: IsStart): Term {
+    const { element, min, max } = node;
     const terms = this.#terms;
     if (!hasAssertion(element)) return terms.concat(terms.repeat(this.#element(element, terms.empty, null), min, max), rest);
     if (max > MAX_UNROLLED) {
-      const loose = this.#loosen({ ...node, element, min, max, raw } as AST.Quantifier, "an assertion inside a loop", rest);
-      return terms.concat(terms.repeat(this.#withoutAssertions(element), min, max), loose);
+      const following = this.#loosen(node, "an assertion inside a loop", rest);
+      return terms.concat(terms.repeat(this.#withoutAssertions(element), min, max), following);
     }
+    // Unrolled from the last iteration to the first. Later iterations are at the start only if earlier ones match nothing.
+    const isLaterStart = isStart === true ? null : isStart;
     let following = rest;
     for (let count = max; count > 0; count--) {
-      const one = this.#element(element, following, count === 1 ? isStart : isStart === true ? null : isStart);
-      following = count > min ? terms.or([rest, one]) : one;
+      const iteration = this.#element(element, following, count === 1 ? isStart : isLaterStart);
+      following = count > min ? terms.or([rest, iteration]) : iteration;
     }
     return following;
   }
@@ -203,6 +210,7 @@ class Translator {
       case "lookbehind":
         return this.#loosen(node, "a lookbehind", rest);
       case "lookahead": {
+        // `loose` keeps only the first construct, so it is cleared to learn whether this lookahead has one.
         const looseBefore = this.loose;
         this.loose = null;
         const ahead = this.alternatives(node.alternatives, terms.anything, isStart);

@@ -18,17 +18,24 @@ const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
   ["0", "\0"],
 ]);
 
+/** Rule of the grammar text. */
+interface Rule {
+  readonly declared: ReturnType<GrammarBuilder["declare"]>;
+  /** End of its name at its first use or definition; for messages. */
+  readonly firstSeenEnd: number;
+  isDefined: boolean;
+}
+
 /** Recursive-descent parser of one grammar text. A subclass provides the parts in which its notation differs. */
 export abstract class RuleReader {
   readonly source: string;
   readonly builder: GrammarBuilder;
   /** Current position in `source`, in UTF-16 units. */
-  at = 0;
-  /** Rules by name, from their first use or definition on; `firstSeenEnd` is the end of its name there. */
-  readonly #rules = new Map<
-    string,
-    { readonly declared: ReturnType<GrammarBuilder["declare"]>; firstSeenEnd: number; isDefined: boolean }
-  >();
+  position = 0;
+  /** Rules by name, from their first use or definition on. */
+  readonly #rules = new Map<string, Rule>();
+  /** Number of groups around the current position. */
+  #depth = 0;
 
   constructor(source: string, builder: GrammarBuilder) {
     this.source = source;
@@ -59,36 +66,33 @@ export abstract class RuleReader {
    * @throws UnsupportedError `E_UNSUPPORTED` with line and column for a construct that is not supported.
    */
   read(): Expression {
-    for (this.skip(); this.at < this.source.length; this.skip()) {
+    for (this.skip(); this.position < this.source.length; this.skip()) {
       const [, name] = this.match(this.head) ?? [];
       if (name === undefined) throw this.syntaxError("expected a rule");
       const rule = this.#rule(name);
       if (rule.isDefined) throw this.syntaxError(`the rule \`${name}\` is defined twice`);
       rule.isDefined = true;
       rule.declared.define(this.alternatives());
-      if (this.at < this.source.length && !this.#isHead()) throw this.syntaxError("expected a rule, an item or `|`");
+      if (this.position < this.source.length && !this.#isHead()) throw this.syntaxError("expected a rule, an item or `|`");
     }
     const root = this.#rules.get(this.root);
     if (root === undefined || !root.isDefined)
       throw new ArgumentError(`The grammar has no rule \`${this.root}\`, which is what the whole text must be`);
     for (const [name, rule] of this.#rules) {
-      this.at = rule.firstSeenEnd;
+      this.position = rule.firstSeenEnd;
       if (!rule.isDefined) throw this.syntaxError(`the rule \`${name}\` is not defined`);
     }
     return root.declared.rule;
   }
 
-  /** Number of groups around the current position. */
-  #depth = 0;
-
-  /** Returns the entry of a rule, added at its first use or definition. */
-  #rule(name: string) {
-    return getOrInsert(this.#rules, name, () => ({ declared: this.builder.declare(), firstSeenEnd: this.at, isDefined: false }));
+  /** Returns the entry of a rule, added at its first use or definition. The current position is at the end of its name. */
+  #rule(name: string): Rule {
+    return getOrInsert(this.#rules, name, () => ({ declared: this.builder.declare(), firstSeenEnd: this.position, isDefined: false }));
   }
 
   /** Whether a rule begins at the current position. */
   #isHead(): boolean {
-    this.head.lastIndex = this.at;
+    this.head.lastIndex = this.position;
     return this.head.test(this.source);
   }
 
@@ -127,7 +131,8 @@ export abstract class RuleReader {
 
   /** Parses the quantifiers after an item, and returns the repeated item. */
   #repeated(item: Expression): Expression {
-    for (let result = item; ;) {
+    let result = item;
+    for (;;) {
       if (this.take("*")) result = repeat(result);
       else if (this.take("+")) result = repeat(result, 1);
       else if (this.take("?")) result = optional(result);
@@ -154,32 +159,33 @@ export abstract class RuleReader {
 
   /** Parses the inside of a group and its closing bracket. */
   protected group(close: string): Expression {
-    checkNesting(++this.#depth, "The grammar");
-    const inner = this.alternatives();
+    this.#depth++;
+    checkNesting(this.#depth, "The grammar");
+    const alternatives = this.alternatives();
     this.#depth--;
     this.skip();
     if (!this.take(close)) throw this.syntaxError(`expected \`${close}\``);
-    return inner;
+    return alternatives;
   }
 
   /** Parses the rest of a string and its closing quote; resolves escapes. */
   protected quoted(quote: string): string {
     let value = "";
     for (;;) {
-      const character = this.source[this.at];
+      const character = this.source[this.position];
       if (character === undefined || character === "\n") throw this.syntaxError(`expected ${quote}`);
       if (character === quote) break;
       value += this.character();
     }
-    this.at++;
+    this.position++;
     return value;
   }
 
   /** Parses one code point, possibly escaped. */
   protected character(): string {
     if (!this.take("\\")) {
-      const point = String.fromCodePoint(codePointAt(this.source, this.at));
-      this.at += point.length;
+      const point = String.fromCodePoint(codePointAt(this.source, this.position));
+      this.position += point.length;
       return point;
     }
     const hex = this.match(/x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|u\{([0-9a-fA-F]{1,6})\}/y);
@@ -188,7 +194,8 @@ export abstract class RuleReader {
       if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) throw this.syntaxError("expected the number of a character");
       return String.fromCodePoint(point);
     }
-    const escaped = this.source[this.at++];
+    const escaped = this.source[this.position];
+    this.position++;
     if (escaped === undefined) throw this.syntaxError("expected an escaped character");
     const simple = SIMPLE_ESCAPES.get(escaped);
     if (simple !== undefined) return simple;
@@ -203,29 +210,29 @@ export abstract class RuleReader {
 
   /** Consumes `wanted` if it is next in the text, and returns whether it is. */
   protected take(wanted: string): boolean {
-    if (!this.source.startsWith(wanted, this.at)) return false;
-    this.at += wanted.length;
+    if (!this.source.startsWith(wanted, this.position)) return false;
+    this.position += wanted.length;
     return true;
   }
 
   /** Consumes the match of a sticky expression at the current position; null without a match. */
   protected match(pattern: RegExp): RegExpExecArray | null {
-    pattern.lastIndex = this.at;
+    pattern.lastIndex = this.position;
     const found = pattern.exec(this.source);
-    if (found !== null) this.at += found[0].length;
+    if (found !== null) this.position += found[0].length;
     return found;
   }
 
   /** Returns the current position as line and column, from 1. */
   #place(): string {
-    const before = this.source.slice(0, this.at).split("\n");
+    const before = this.source.slice(0, this.position).split("\n");
     return `line ${before.length}, column ${last(before).length + 1}`;
   }
 
   /** Returns the error for text at the current position that does not parse. */
   protected syntaxError(problem: string): ArgumentError {
     return new ArgumentError(
-      `The grammar does not parse at ${this.#place()}: ${problem}, near ${shown(this.source.slice(this.at, this.at + 20))}`,
+      `The grammar does not parse at ${this.#place()}: ${problem}, near ${shown(this.source.slice(this.position, this.position + 20))}`,
     );
   }
 

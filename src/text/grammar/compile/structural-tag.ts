@@ -30,19 +30,21 @@ class TagReader {
     return value;
   }
 
-  #string(owner: SchemaObject, name: string, path: string, isEmptyAllowed = true): string {
+  /** Returns the string `name` of an object. */
+  #string(owner: SchemaObject, name: string, path: string): string {
     const value = owner[name];
-    if (typeof value !== "string" || (!isEmptyAllowed && value === ""))
-      throw invalid(`${path}.${name}`, isEmptyAllowed ? "a string" : "a string, not empty", value);
+    if (typeof value !== "string") throw invalid(`${path}.${name}`, "a string", value);
     return value;
   }
 
+  /** Returns what `read` returns for each item of the list `name` of an object. */
   #list<T>(owner: SchemaObject, name: string, path: string, read: (item: unknown, path: string) => T): T[] {
     const value = owner[name];
     if (!Array.isArray(value) || value.length === 0) throw invalid(`${path}.${name}`, "an array, not empty", value);
     return value.map((item, at) => read(item, `${path}.${name}.${at}`));
   }
 
+  /** Returns the boolean `name` of an object; false if it is absent. */
   #flag(owner: SchemaObject, name: string, path: string): boolean {
     const value = owner[name];
     if (value !== undefined && typeof value !== "boolean") throw invalid(`${path}.${name}`, "a boolean", value);
@@ -60,31 +62,35 @@ class TagReader {
     const [begin, end] = [this.#string(tag, "begin", path), this.#string(tag, "end", path)];
     const content = this.#object(tag["content"], `${path}.content`);
     // Free text stops at the first occurrence of its end.
-    const inner = content["type"] === "any_text" && end !== "" ? this.#without([end]) : this.format(content, `${path}.content`);
-    return { begin, expression: sequence(text(begin), inner, text(end)) };
+    const isFreeText = content["type"] === "any_text" && end !== "";
+    const contentExpression = isFreeText ? this.#without([end]) : this.format(content, `${path}.content`);
+    return { begin, expression: sequence(text(begin), contentExpression, text(end)) };
   }
 
   /** Returns the expression of tags with free text between them that contains no triggers. A trigger must begin one of the tags. */
   #triggered(format: SchemaObject, path: string): Expression {
-    const triggers = this.#list(format, "triggers", path, (item, at) => this.#string({ trigger: item }, "trigger", at, false));
-    const tags = this.#list(format, "tags", path, (item, at) => this.#tag(item, at));
+    const triggers = this.#list(format, "triggers", path, (item, itemPath) => {
+      if (typeof item !== "string" || item === "") throw invalid(`${itemPath}.trigger`, "a string, not empty", item);
+      return item;
+    });
+    const tags = this.#list(format, "tags", path, (item, itemPath) => this.#tag(item, itemPath));
     for (const { begin } of tags)
       if (!triggers.some((trigger) => begin.startsWith(trigger))) throw invalid(`${path}.tags`, "tags that begin with a trigger", begin);
     const tag = choiceOf(tags.map(({ expression }) => expression));
     const [isAtLeastOne, isOnlyOne] = [this.#flag(format, "at_least_one", path), this.#flag(format, "stop_after_first", path)];
     if (isAtLeastOne && isOnlyOne) return tag;
-    const free = this.#without(triggers);
-    if (isOnlyOne) return sequence(free, oneOfThese(EMPTY, tag));
-    const more = sequence(free, repeat(sequence(tag, free)));
-    return isAtLeastOne ? sequence(tag, more) : more;
+    const freeText = this.#without(triggers);
+    if (isOnlyOne) return sequence(freeText, oneOfThese(EMPTY, tag));
+    const anyTags = sequence(freeText, repeat(sequence(tag, freeText)));
+    return isAtLeastOne ? sequence(tag, anyTags) : anyTags;
   }
 
   /** Returns the expression of tags with a separator between them and no free text. */
   #separated(format: SchemaObject, path: string): Expression {
     const tag = choiceOf(this.#list(format, "tags", path, (item, at) => this.#tag(item, at).expression));
     const separator = text(this.#string(format, "separator", path));
-    const many = this.#flag(format, "stop_after_first", path) ? tag : sequence(tag, repeat(sequence(separator, tag)));
-    return this.#flag(format, "at_least_one", path) ? many : oneOfThese(EMPTY, many);
+    const tags = this.#flag(format, "stop_after_first", path) ? tag : sequence(tag, repeat(sequence(separator, tag)));
+    return this.#flag(format, "at_least_one", path) ? tags : oneOfThese(EMPTY, tags);
   }
 
   /** Returns the expression of the format of a tag or of a part of it. */
@@ -132,6 +138,7 @@ class TagReader {
   }
 }
 
+/** Parses a schema that is given as JSON text. */
 function parsedSchema(source: string): unknown {
   try {
     return JSON.parse(source);

@@ -34,6 +34,7 @@ export class Derivatives {
     return getOrInsert(this.#partitions, term, () => this.#partition(term));
   }
 
+  /** Computes {@link partition} for a term that is not cached. */
   #partition(term: Term): Partition {
     switch (term.kind) {
       case "empty":
@@ -53,15 +54,15 @@ export class Derivatives {
 
   /** Returns the coarsest common refinement of the partitions of terms. */
   #meet(terms: readonly Term[]): Partition {
-    let result: Partition = [complement([])];
-    for (const each of new Set(terms.map((term) => this.partition(term)))) {
-      if (each.length === 1) continue;
+    let refined: Partition = [complement([])];
+    for (const partition of new Set(terms.map((term) => this.partition(term)))) {
+      if (partition.length === 1) continue;
       // Limits the number of intersections, before they are computed.
-      if (result.length * each.length > MAX_CLASSES * 4) throw new TooLarge();
-      result = result.flatMap((a) => each.map((b) => intersection(a, b)).filter((both) => both.length > 0));
-      if (result.length > MAX_CLASSES) throw new TooLarge();
+      if (refined.length * partition.length > MAX_CLASSES * 4) throw new TooLarge();
+      refined = refined.flatMap((a) => partition.map((b) => intersection(a, b)).filter((both) => both.length > 0));
+      if (refined.length > MAX_CLASSES) throw new TooLarge();
     }
-    return result;
+    return refined;
   }
 
   /** Returns the derivative of a term by the code point `point`. */
@@ -69,6 +70,7 @@ export class Derivatives {
     return getOrInsert(this.#derived, `${term.id},${point}`, () => this.#derive(term, point));
   }
 
+  /** Computes {@link derive} for a term and code point that are not cached. */
   #derive(term: Term, point: number): Term {
     const terms = this.#terms;
     switch (term.kind) {
@@ -77,8 +79,8 @@ export class Derivatives {
       case "set":
         return term.ranges.some(([first, last]) => first <= point && point <= last) ? terms.empty : terms.nothing;
       case "concat": {
-        const first = terms.concat(this.derive(term.head, point), term.tail);
-        return term.head.isNullable ? terms.or([first, this.derive(term.tail, point)]) : first;
+        const fromHead = terms.concat(this.derive(term.head, point), term.tail);
+        return term.head.isNullable ? terms.or([fromHead, this.derive(term.tail, point)]) : fromHead;
       }
       case "or":
         return terms.or(term.parts.map((part) => this.derive(part, point)));
@@ -93,8 +95,8 @@ export class Derivatives {
 
   /** Whether a text belongs to the language of a term. */
   matches(term: Term, text: string): boolean {
-    let rest = term;
-    for (const character of text) rest = this.derive(rest, codePointAt(character, 0));
-    return rest.isNullable;
+    let derivative = term;
+    for (const character of text) derivative = this.derive(derivative, codePointAt(character, 0));
+    return derivative.isNullable;
   }
 }

@@ -48,7 +48,7 @@ export function dfaOf(root: Term, derivatives: Derivatives, termCount: () => num
       rangeCount += set.length;
     }
     if (terms.length > MAX_STATES || rangeCount > MAX_RANGES || termCount() > limit) throw new TooLarge();
-    states.push({ isEnd: term.isNullable, edges: Array.from(edges, ([target, each]) => ({ ranges: normalized(each), target })) });
+    states.push({ isEnd: term.isNullable, edges: Array.from(edges, ([target, ranges]) => ({ ranges: normalized(ranges), target })) });
   }
   return states;
 }
@@ -71,11 +71,12 @@ export function productOf(
   for (const [leftAt, rightAt] of pairs) {
     const [left, right] = [itemAt(a, leftAt), itemAt(b, rightAt)];
     const edges: { ranges: CodePointRange[]; target: number }[] = [];
-    for (const one of left.edges) {
-      for (const other of right.edges) {
-        const ranges = intersect(one.ranges, other.ranges);
+    for (const leftEdge of left.edges) {
+      for (const rightEdge of right.edges) {
+        const ranges = intersect(leftEdge.ranges, rightEdge.ranges);
         if (ranges.length === 0) continue;
-        const target = getOrInsert(numbers, `${one.target},${other.target}`, () => pairs.push([one.target, other.target]) - 1);
+        const pair = [leftEdge.target, rightEdge.target] as const;
+        const target = getOrInsert(numbers, pair.join(), () => pairs.push(pair) - 1);
         edges.push({ ranges, target });
       }
     }
@@ -103,42 +104,47 @@ export function complementOf(dfa: Dfa): Dfa {
  * @source Moore, "Gedanken-experiments on sequential machines", 1956.
  */
 export function minimized(dfa: Dfa): Dfa {
-  let classes: number[] = dfa.map(({ isEnd }) => (isEnd ? 1 : 0));
-  for (let count = 0; ;) {
-    const known = new Map<string, number>();
-    const next = dfa.map(({ edges }, at) => {
-      const key = `${classes[at]} ${edges.map(({ ranges, target }) => `${ranges.join(";")}>${classes[target]}`).join(" ")}`;
-      return getOrInsert(known, key, () => known.size);
-    });
-    classes = next;
-    if (known.size === count) break;
-    count = known.size;
-  }
-  // States are numbered in order of occurrence, so that the start state remains the first.
+  const classes = equivalenceClasses(dfa);
   const states = new Map<number, DfaState>();
-  for (const [{ isEnd, edges }, own] of zip(dfa, classes)) {
-    if (states.has(own)) continue;
+  for (const [{ isEnd, edges }, classOfState] of zip(dfa, classes)) {
+    if (states.has(classOfState)) continue;
     const merged = new Map<number, CodePointRange[]>();
     for (const { ranges, target } of edges) {
-      const next = itemAt(classes, target);
-      merged.set(next, [...(merged.get(next) ?? []), ...ranges]);
+      const targetClass = itemAt(classes, target);
+      merged.set(targetClass, [...(merged.get(targetClass) ?? []), ...ranges]);
     }
-    states.set(own, { isEnd, edges: Array.from(merged, ([target, ranges]) => ({ ranges: normalized(ranges), target })) });
+    states.set(classOfState, { isEnd, edges: Array.from(merged, ([target, ranges]) => ({ ranges: normalized(ranges), target })) });
   }
   return [...states.values()];
 }
 
+/** Returns the class of each state. Classes are numbered in order of occurrence, so that the start state has class 0. */
+function equivalenceClasses(dfa: Dfa): readonly number[] {
+  let classes: readonly number[] = dfa.map(({ isEnd }) => (isEnd ? 1 : 0));
+  let classCount = 0;
+  for (;;) {
+    const numbers = new Map<string, number>();
+    const refined = dfa.map(({ edges }, at) => {
+      const key = `${classes[at]} ${edges.map(({ ranges, target }) => `${ranges.join(";")}>${classes[target]}`).join(" ")}`;
+      return getOrInsert(numbers, key, () => numbers.size);
+    });
+    if (numbers.size === classCount) return refined;
+    classes = refined;
+    classCount = numbers.size;
+  }
+}
+
 /** Returns for each state whether an accepting state can be reached. */
 function liveStates(dfa: Dfa): boolean[] {
-  const callers: number[][] = dfa.map(() => []);
-  for (const [from, { edges }] of dfa.entries()) for (const { target } of edges) itemAt(callers, target).push(from);
+  const predecessors: number[][] = dfa.map(() => []);
+  for (const [source, { edges }] of dfa.entries()) for (const { target } of edges) itemAt(predecessors, target).push(source);
   const isLive = dfa.map(({ isEnd }) => isEnd);
   const unvisited = [...isLive.keys()].filter((at) => isLive[at]);
-  for (let at = unvisited.pop(); at !== undefined; at = unvisited.pop()) {
-    for (const from of itemAt(callers, at)) {
-      if (isLive[from]) continue;
-      isLive[from] = true;
-      unvisited.push(from);
+  for (let visited = unvisited.pop(); visited !== undefined; visited = unvisited.pop()) {
+    for (const source of itemAt(predecessors, visited)) {
+      if (isLive[source]) continue;
+      isLive[source] = true;
+      unvisited.push(source);
     }
   }
   return isLive;
@@ -154,11 +160,11 @@ export function dfaExpression(dfa: Dfa, builder: GrammarBuilder, spell: (ranges:
   if (!isLive[0]) return MATCHES_NOTHING;
   const rules = new Map(dfa.flatMap((_, at) => (isLive[at] ? [[at, builder.declare()]] : [])));
   for (const [at, { isEnd, edges }] of dfa.entries()) {
-    const ways = edges.flatMap(({ ranges, target }) => {
+    const continuations = edges.flatMap(({ ranges, target }) => {
       const next = rules.get(target);
       return next === undefined ? [] : [sequence(spell(ranges), next.rule)];
     });
-    rules.get(at)?.define(choiceOf(isEnd ? [EMPTY, ...ways] : ways));
+    rules.get(at)?.define(choiceOf(isEnd ? [EMPTY, ...continuations] : continuations));
   }
   return getOrThrow(rules, 0).rule;
 }

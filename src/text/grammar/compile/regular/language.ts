@@ -58,11 +58,12 @@ export class Languages {
     if (term.isPlain) return this.#plain(term, spell);
     // A plain prefix is converted directly, so that the automaton covers only the rest.
     if (term.kind === "concat" && term.head.isPlain) {
-      const heads: Expression[] = [];
-      let rest: Term = term;
-      for (; rest.kind === "concat" && rest.head.isPlain; rest = rest.tail) heads.push(this.#plain(rest.head, spell));
-      const tail = this.expression(rest, spell);
-      return tail === null ? null : sequenceOf([...heads, tail]);
+      const plainHeads: Expression[] = [];
+      let remainder: Term = term;
+      for (; remainder.kind === "concat" && remainder.head.isPlain; remainder = remainder.tail)
+        plainHeads.push(this.#plain(remainder.head, spell));
+      const tail = this.expression(remainder, spell);
+      return tail === null ? null : sequenceOf([...plainHeads, tail]);
     }
     try {
       return dfaExpression(this.dfa(term), this.#builder, spell);
@@ -80,10 +81,11 @@ export class Languages {
       case "set":
         return spell(term.ranges);
       case "concat": {
+        // By a loop, because texts are concatenations nested as deeply as they are long.
         const parts: Expression[] = [];
-        let last: Term = term;
-        for (; last.kind === "concat"; last = last.tail) parts.push(this.#plain(last.head, spell));
-        return sequenceOf([...parts, this.#plain(last, spell)]);
+        let remainder: Term = term;
+        for (; remainder.kind === "concat"; remainder = remainder.tail) parts.push(this.#plain(remainder.head, spell));
+        return sequenceOf([...parts, this.#plain(remainder, spell)]);
       }
       case "or":
         return choiceOf(term.parts.map((part) => this.#plain(part, spell)));

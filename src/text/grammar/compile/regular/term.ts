@@ -37,6 +37,7 @@ type Shape =
 
 /** A regular language. */
 export type Term = Shape & Facts;
+/** Language of single code points. */
 type SetTerm = Extract<Shape, { kind: "set" }> & Facts;
 
 /** Code points that texts may contain: all except surrogates. */
@@ -55,7 +56,8 @@ interface Run {
 /** Returns the run that a term is; null for other terms. */
 function runOf(term: Term): Run | null {
   if (term.kind === "set") return { set: term, minCount: 1, maxCount: 1 };
-  return term.kind === "repeat" && term.body.kind === "set" ? { set: term.body, minCount: term.minCount, maxCount: term.maxCount } : null;
+  if (term.kind !== "repeat" || term.body.kind !== "set") return null;
+  return { set: term.body, minCount: term.minCount, maxCount: term.maxCount };
 }
 
 /** Factory of terms. */
@@ -89,10 +91,10 @@ export class Terms {
 
   /** Returns the language of the single code points of the ranges. */
   set(ranges: readonly CodePointRange[]): SetTerm {
-    const within = intersection(ranges, CHARACTERS);
+    const characters = intersection(ranges, CHARACTERS);
     return this.#make(
-      `s${within.join(";")}`,
-      { kind: "set", ranges: within },
+      `s${characters.join(";")}`,
+      { kind: "set", ranges: characters },
       { isNullable: false, min: 1, max: 1, isPlain: true },
     ) as SetTerm;
   }
@@ -110,19 +112,18 @@ export class Terms {
     if (tail === this.empty) return head;
     if (head.kind === "concat") {
       const heads: Term[] = [];
-      let last: Term = head;
-      while (last.kind === "concat") {
-        heads.push(last.head);
-        last = last.tail;
+      let lastHead: Term = head;
+      while (lastHead.kind === "concat") {
+        heads.push(lastHead.head);
+        lastHead = lastHead.tail;
       }
-      return heads.reduceRight((rest, each) => this.concat(each, rest), this.concat(last, tail));
+      return heads.reduceRight((following, each) => this.concat(each, following), this.concat(lastHead, tail));
     }
-    const [next, rest] = tail.kind === "concat" ? [tail.head, tail.tail] : [tail, this.empty];
     if (head.kind === "repeat") {
       // `a*a` and `a*a+` become one repetition.
-      const [body, minCount, maxCount]: [Term, number, number] =
-        next.kind === "repeat" ? [next.body, next.minCount, next.maxCount] : [next, 1, 1];
-      if (body === head.body) return this.concat(this.repeat(body, head.minCount + minCount, head.maxCount + maxCount), rest);
+      const [next, afterNext] = tail.kind === "concat" ? [tail.head, tail.tail] : [tail, this.empty];
+      const { body, minCount, maxCount } = next.kind === "repeat" ? next : { body: next, minCount: 1, maxCount: 1 };
+      if (body === head.body) return this.concat(this.repeat(body, head.minCount + minCount, head.maxCount + maxCount), afterNext);
     }
     return this.#make(
       `c${head.id},${tail.id}`,
@@ -164,19 +165,18 @@ export class Terms {
     const flat = new Set(given.flatMap((part) => (part.kind === "and" ? part.parts : [part])));
     flat.delete(this.anything);
     if (flat.has(this.nothing)) return this.nothing;
+    /** Intersection of all parts that are runs. */
     let run: Run | null = null;
     const parts = new Set<Term>();
     for (const part of flat) {
-      const other = runOf(part);
-      if (other === null) parts.add(part);
-      else run = run === null ? other : this.#bothRuns(run, other);
+      const partRun = runOf(part);
+      if (partRun === null) parts.add(part);
+      else run = run === null ? partRun : this.#bothRuns(run, partRun);
     }
-    if (run !== null) {
-      if (run.minCount > run.maxCount) return this.nothing;
-      if (run.set === this.nothing && run.minCount > 0) return this.nothing;
-      return this.#within([...parts], run);
-    }
-    return this.#all([...parts]);
+    if (run === null) return this.#all([...parts]);
+    if (run.minCount > run.maxCount) return this.nothing;
+    if (run.set === this.nothing && run.minCount > 0) return this.nothing;
+    return this.#within([...parts], run);
   }
 
   /** Returns the intersection of two runs. */
@@ -192,16 +192,17 @@ export class Terms {
     const max = parts.reduce((shortest, part) => Math.min(shortest, part.max), Infinity);
     if (min > maxCount || max < minCount) return this.nothing;
     // Bounds that already follow from the parts are dropped.
-    const [from, to] = [min >= minCount ? 0 : minCount, max <= maxCount ? Infinity : maxCount];
-    if (set !== this.character) return this.#all([...parts, this.repeat(set, from, to)]);
-    if (from === 0 && to === Infinity) return this.#all(parts);
-    const [only] = parts;
-    // After a prefix of fixed length, the bounds move to the remainder.
-    if (parts.length === 1 && only?.kind === "concat" && only.head.min === only.head.max) {
-      const length = only.head.min;
-      return this.concat(only.head, this.and([only.tail, this.repeat(set, Math.max(0, from - length), to - length)]));
+    const [neededMin, neededMax] = [min >= minCount ? 0 : minCount, max <= maxCount ? Infinity : maxCount];
+    if (set === this.character) {
+      if (neededMin === 0 && neededMax === Infinity) return this.#all(parts);
+      const [only] = parts;
+      // After a prefix of fixed length, the bounds move to the remainder.
+      if (parts.length === 1 && only?.kind === "concat" && only.head.min === only.head.max) {
+        const length = only.head.min;
+        return this.concat(only.head, this.and([only.tail, this.repeat(set, Math.max(0, neededMin - length), neededMax - length)]));
+      }
     }
-    return this.#all([...parts, this.repeat(set, from, to)]);
+    return this.#all([...parts, this.repeat(set, neededMin, neededMax)]);
   }
 
   /** Returns the intersection of parts that are not simplified further. */
@@ -241,13 +242,19 @@ export class Terms {
     if (maxCount === 0 || body === this.empty) return this.empty;
     if (body === this.nothing) return minCount === 0 ? this.empty : this.nothing;
     if (minCount === 1 && maxCount === 1) return body;
-    // A nullable body also covers fewer repetitions.
-    const from = body.isNullable ? 0 : minCount;
     if (body.kind === "repeat" && body.minCount === 0 && body.maxCount === Infinity) return body;
+    // A nullable body also covers fewer repetitions.
+    const neededCount = body.isNullable ? 0 : minCount;
     return this.#make(
-      `r${body.id},${from},${maxCount}`,
-      { kind: "repeat", body, minCount: from, maxCount },
-      { isNullable: from === 0, min: body.min * from, max: body.max === 0 ? 0 : body.max * maxCount, isPlain: body.isPlain },
+      `r${body.id},${neededCount},${maxCount}`,
+      { kind: "repeat", body, minCount: neededCount, maxCount },
+      {
+        isNullable: neededCount === 0,
+        min: body.min * neededCount,
+        // 0 · ∞ would be NaN.
+        max: body.max === 0 ? 0 : body.max * maxCount,
+        isPlain: body.isPlain,
+      },
     );
   }
 }

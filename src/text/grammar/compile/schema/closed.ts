@@ -30,16 +30,16 @@ class Closing {
   /** Whether a reference was found that is merged with other schemas. */
   hasMergedReference = false;
 
-  constructor(keepsDefinitions: boolean) {
+  constructor({ keepsDefinitions }: { readonly keepsDefinitions: boolean }) {
     this.#keepsDefinitions = keepsDefinitions;
   }
 
   /** Closes the objects of a schema and of its parts. */
   closed(schema: unknown): unknown {
     if (!isSchemaObject(schema)) return schema;
-    const inner = this.#inside(schema);
-    const isOpen = "additionalProperties" in schema || "unevaluatedProperties" in schema;
-    return isOpen ? inner : { ...inner, unevaluatedProperties: false };
+    const withClosedParts = this.#inside(schema);
+    const isDecided = "additionalProperties" in schema || "unevaluatedProperties" in schema;
+    return isDecided ? withClosedParts : { ...withClosedParts, unevaluatedProperties: false };
   }
 
   /**
@@ -48,18 +48,18 @@ class Closing {
   #inside(schema: SchemaObject): SchemaObject {
     const { $defs, definitions, ...asserted } = schema;
     const result: Record<string, unknown> = { ...schema };
-    const inside = (each: unknown): unknown => (isSchemaObject(each) ? this.#inside(each) : each);
-    if (!this.#keepsDefinitions)
+    const inside = (part: unknown): unknown => (isSchemaObject(part) ? this.#inside(part) : part);
+    if (!this.#keepsDefinitions) {
       for (const [keyword, map] of Object.entries({ $defs, definitions })) if (isSchemaObject(map)) result[keyword] = mapped(map, inside);
-    const hasOwnParts = PARTS.some((keyword) => keyword in schema);
-    /** Number of schemas that describe members or items of the same value. */
-    const sources = [
-      hasOwnParts,
+    }
+    /** Whether each of the schemas that apply to the same value describes members or items. */
+    const describesParts = [
+      PARTS.some((keyword) => keyword in schema),
       "$ref" in schema,
       ...asList(schema["allOf"]).map(hasParts),
       ...ALTERNATIVES.map((keyword) => asList(schema[keyword]).some(hasParts)),
-    ].filter(Boolean).length;
-    if (sources > 1) {
+    ];
+    if (describesParts.filter(Boolean).length > 1) {
       this.hasMergedReference ||= JSON.stringify(asserted).includes('"$ref"');
       return result;
     }
@@ -90,7 +90,8 @@ export function withClosedObjects(given: Schema): Schema {
   const schema = toLatestDraftDeep(given);
   const text = JSON.stringify(schema);
   if (OPENING.some((keyword) => text.includes(`"${keyword}":`))) return schema;
-  const closing = new Closing(false);
+  const closing = new Closing({ keepsDefinitions: false });
   const closed = closing.closed(schema);
-  return (closing.hasMergedReference ? new Closing(true).closed(schema) : closed) as Schema;
+  // A definition that is merged with other schemas must stay open, and it is known only now.
+  return (closing.hasMergedReference ? new Closing({ keepsDefinitions: true }).closed(schema) : closed) as Schema;
 }

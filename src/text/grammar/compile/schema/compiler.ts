@@ -1,4 +1,7 @@
-/** Compiler from a JSON schema to a grammar expression of the JSON texts that are valid for the schema. */
+/**
+ * Compiler from a JSON schema to a grammar expression of the JSON texts that are valid for the schema. The files next to this one compile
+ * single types (`objects.ts`, `arrays.ts`, `strings.ts`, `numbers.ts`) and call it back for the schemas inside.
+ */
 import { MAX_GRAMMAR_STATES } from "../../check.ts";
 import { oneOfThese, choiceOf, MATCHES_NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { ArgumentError } from "../../../../base/errors.ts";
@@ -125,13 +128,13 @@ export class SchemaCompiler {
    */
   document(given: Schema, { isStrict = false } = {}): CompiledSchema {
     const schema = withoutIdentifiers(given);
-    const outer = [this.#document, this.#isStrict, this.#relaxations] as const;
+    const outerState = [this.#document, this.#isStrict, this.#relaxations] as const;
     [this.#document, this.#isStrict, this.#relaxations] = [schema, isStrict, []];
     try {
       const expression = this.rule(() => this.compile(schema, "#"));
       return { expression, relaxations: this.#relaxations, schema };
     } finally {
-      [this.#document, this.#isStrict, this.#relaxations] = outer;
+      [this.#document, this.#isStrict, this.#relaxations] = outerState;
     }
   }
 
@@ -141,7 +144,8 @@ export class SchemaCompiler {
    * @throws ArgumentError `E_ARGUMENT` for more rules than a grammar has states.
    */
   rule(define: () => Expression): Expression {
-    if (++this.#ruleCount > MAX_GRAMMAR_STATES)
+    this.#ruleCount++;
+    if (this.#ruleCount > MAX_GRAMMAR_STATES)
       throw new ArgumentError(
         `Expected schemas with a grammar of at most ${MAX_GRAMMAR_STATES} rules, got more; shorten them, or lower \`minProperties\` and \`maxProperties\``,
       );
@@ -191,7 +195,8 @@ export class SchemaCompiler {
   #expression(schema: Schema, path: string): Expression {
     if (schema === false) return MATCHES_NOTHING;
     if (schema === true) return this.parts.value;
-    if (++this.#compiledSchemas > MAX_SCHEMAS)
+    this.#compiledSchemas++;
+    if (this.#compiledSchemas > MAX_SCHEMAS)
       throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, references followed`);
     const asserted = assertionsOf(this.#merging.prepare(schema, path));
     const { $ref } = asserted;
@@ -208,8 +213,8 @@ export class SchemaCompiler {
   /** Returns the rule of a schema that may contain itself. */
   #remembered(schema: Schema, path: string): Expression {
     if (typeof schema === "boolean") return this.#expression(schema, path);
-    const known = this.#rules.get(schema);
-    if (known !== undefined) return known;
+    const existing = this.#rules.get(schema);
+    if (existing !== undefined) return existing;
     return this.builder.rule((self) => {
       this.#rules.set(schema, self);
       return this.#expression(schema, path);
@@ -223,31 +228,39 @@ export class SchemaCompiler {
   #either(keyword: "anyOf" | "oneOf", { [keyword]: given, ...rest }: SchemaObject, path: string): Expression {
     const options = toSchemas(given, keyword, path);
     const others = asPrepared(rest);
-    let merged = Object.keys(rest).length === 0 ? options : options.map((option) => mergeSchemas([others, option], this.#merging, path));
-    if (keyword === "oneOf") {
-      const direct = merged.map((option) => this.follow(option, path));
-      const followed = flattened(direct, this, path);
-      if (!areAllDisjoint(followed, this, path)) {
-        const tagged = withTags(followed, this, path);
-        const exclusive = tagged ?? exclusiveOptions(options, direct, this.#merging, this, path);
-        if (exclusive === null) this.relax(keyword, path, "two of its schemas may have a value in common");
-        else merged = exclusive;
-      }
-    }
-    return choiceOf(merged.map((option, at) => this.compile(option, `${path}/${keyword}/${at}`)));
+    const hasOthers = Object.keys(rest).length > 0;
+    const merged = hasOthers ? options.map((option) => mergeSchemas([others, option], this.#merging, path)) : options;
+    const alternatives = keyword === "oneOf" ? this.#madeDisjoint(options, merged, path) : merged;
+    return choiceOf(alternatives.map((option, at) => this.compile(option, `${path}/${keyword}/${at}`)));
+  }
+
+  /**
+   * Returns the options of a `oneOf` without values in common; the merged options, and a relaxation, if that is not possible.
+   *
+   * @param merged - The options, each merged with the other keywords of the schema.
+   */
+  #madeDisjoint(options: readonly Schema[], merged: readonly Schema[], path: string): readonly Schema[] {
+    const followed = merged.map((option) => this.follow(option, path));
+    const flat = flattened(followed, this, path);
+    if (areAllDisjoint(flat, this, path)) return merged;
+    const disjoint = withTags(flat, this, path) ?? exclusiveOptions(options, followed, this.#merging, this, path);
+    if (disjoint !== null) return disjoint;
+    this.relax("oneOf", path, "two of its schemas may have a value in common");
+    return merged;
   }
 
   /** Returns the expression of a schema with `enum` or `const`: the listed values that match its other keywords. */
   #values(schema: SchemaObject, path: string): Expression {
-    const { enum: listed, const: only } = schema;
+    const { enum: listed, const: only, type, ...rest } = schema;
     if (listed !== undefined && !Array.isArray(listed)) throw invalid("enum", path, "an array", listed);
-    if (schema["type"] !== undefined) this.#typesOf(schema, path);
-    const wanted = (listed ?? [only]) as readonly unknown[];
-    const { enum: _listed, const: _only, type, ...rest } = schema;
+    // Only validates the keyword.
+    if (type !== undefined) this.#typesOf(schema, path);
     const others = asPrepared(rest);
-    const values = ("const" in schema ? wanted.filter((value) => isSameJson(value, only)) : wanted).filter((value) => {
-      if (type !== undefined && !asList(type).some((each) => isOfType(value, each))) return false;
-      const doesFit = Object.keys(rest).length === 0 || fits(value, others, this, path);
+    const hasOthers = Object.keys(rest).length > 0;
+    const values = ((listed ?? [only]) as readonly unknown[]).filter((value) => {
+      if ("const" in schema && !isSameJson(value, only)) return false;
+      if (type !== undefined && !asList(type).some((name) => isOfType(value, name))) return false;
+      const doesFit = !hasOthers || fits(value, others, this, path);
       if (doesFit === null) this.relax("enum", path, "its values are held to other keywords at the end");
       return doesFit !== false;
     });
@@ -265,18 +278,17 @@ export class SchemaCompiler {
 
   /** Returns the expression of the values of one type that a schema allows. */
   #type(type: string, schema: SchemaObject, path: string): Expression {
-    const kind = type === "integer" ? "number" : type;
-    const isPlain = !(KEYWORDS_OF[kind as keyof typeof KEYWORDS_OF] ?? []).some((keyword) => keyword in schema);
+    const hasAny = (keywords: readonly string[]): boolean => keywords.some((keyword) => keyword in schema);
     switch (type) {
       case "null":
       case "boolean":
         return this.#values({ ...schema, type, enum: type === "null" ? [null] : [true, false] }, path);
       case "object":
         if ("not" in schema) this.#relaxExcluded(schema, isObjectValue, path);
-        return isPlain && !this.closesObjects ? this.parts.object : objectOf(schema, this, path);
+        return hasAny(KEYWORDS_OF.object) || this.closesObjects ? objectOf(schema, this, path) : this.parts.object;
       case "array":
         if ("not" in schema) this.#relaxExcluded(schema, Array.isArray, path);
-        return isPlain ? this.parts.array : arrayOf(schema, this, path);
+        return hasAny(KEYWORDS_OF.array) ? arrayOf(schema, this, path) : this.parts.array;
       case "string":
         return stringOf(schema, this, path);
       default:
@@ -291,6 +303,7 @@ export class SchemaCompiler {
   }
 }
 
+/** Whether a value is an object, not an array or null. */
 function isObjectValue(value: unknown): boolean {
   return isOfType(value, "object");
 }

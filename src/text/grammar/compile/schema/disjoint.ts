@@ -22,8 +22,9 @@ function typesOf(schema: SchemaObject): readonly string[] {
   const values = valuesOf(schema);
   if (values !== null) return values.map(typeOf);
   const { type } = schema;
-  const types = type === undefined ? TYPES : typeof type === "string" ? [type] : toNames(type, "type", "");
-  return types.map((each) => (each === "integer" ? "number" : each));
+  if (type === undefined) return TYPES;
+  const types = typeof type === "string" ? [type] : toNames(type, "type", "");
+  return types.map((name) => (name === "integer" ? "number" : name));
 }
 
 /** Returns the schemas of the members that an object must have; null if the schema allows other values than objects. */
@@ -53,6 +54,7 @@ const MAX_DEPTH = 16;
 /** Comparison of schemas with each other, with a shared limit on the number of comparisons. */
 class Comparison {
   #comparisons = 0;
+  /** Results of {@link requiredMembers}. */
   readonly #members = new Map<SchemaObject, ReadonlyMap<string, Schema> | null>();
   readonly #lookup: SchemaLookup;
   readonly #path: string;
@@ -71,35 +73,37 @@ class Comparison {
    * which this holds. False means only that disjointness was not established.
    */
   areDisjoint(a: Schema, b: Schema, depth = 0): boolean {
-    if (++this.#comparisons > MAX_COMPARISONS || depth > MAX_DEPTH) return false;
+    this.#comparisons++;
+    if (this.#comparisons > MAX_COMPARISONS || depth > MAX_DEPTH) return false;
     if (a === false || b === false) return true;
     if (!isSchemaObject(a) || !isSchemaObject(b)) return false;
-    const [left, right] = [valuesOf(a), valuesOf(b)];
-    this.#comparisons += (left?.length ?? 0) + (right?.length ?? 0);
-    const types = new Set(typesOf(b));
-    if (!typesOf(a).some((type) => types.has(type))) return true;
-    if (left !== null && right !== null) {
-      const others = new Set(right.map(canonicalJson));
-      return !left.some((value) => others.has(canonicalJson(value)));
+    const [valuesOfA, valuesOfB] = [valuesOf(a), valuesOf(b)];
+    this.#comparisons += (valuesOfA?.length ?? 0) + (valuesOfB?.length ?? 0);
+    const typesOfB = new Set(typesOf(b));
+    if (!typesOf(a).some((type) => typesOfB.has(type))) return true;
+    if (valuesOfA !== null && valuesOfB !== null) {
+      const textsOfB = new Set(valuesOfB.map(canonicalJson));
+      return !valuesOfA.some((value) => textsOfB.has(canonicalJson(value)));
     }
-    const [members, others] = [this.#membersOf(a), this.#membersOf(b)];
-    if (members === null || others === null) return false;
+    const [membersOfA, membersOfB] = [this.#membersOf(a), this.#membersOf(b)];
+    if (membersOfA === null || membersOfB === null) return false;
     if (requiresAbsent(a, b) || requiresAbsent(b, a)) return true;
-    this.#comparisons += members.size;
-    const follow = (schema: Schema) => this.#lookup.follow(schema, this.#path);
-    return [...members].some(([name, schema]) => {
-      const other = others.get(name);
-      return other !== undefined && this.areDisjoint(follow(schema), follow(other), depth + 1);
+    this.#comparisons += membersOfA.size;
+    const follow = (schema: Schema): Schema => this.#lookup.follow(schema, this.#path);
+    return [...membersOfA].some(([name, memberOfA]) => {
+      const memberOfB = membersOfB.get(name);
+      return memberOfB !== undefined && this.areDisjoint(follow(memberOfA), follow(memberOfB), depth + 1);
     });
   }
 }
+
 /** Whether no two of the schemas share a value; false if unknown. References must be resolved before. */
 export function areAllDisjoint(schemas: readonly Schema[], lookup: SchemaLookup, path: string): boolean {
-  const values = schemas.map((schema) => (isSchemaObject(schema) ? valuesOf(schema)?.map(canonicalJson) : undefined));
+  const valueLists = schemas.map((schema) => (isSchemaObject(schema) ? valuesOf(schema)?.map(canonicalJson) : undefined));
   // Constants are compared in one set, for lists of any length; a duplicate within one list does not count as an overlap.
-  if (values.every((each) => each !== undefined)) {
-    const each = values.flatMap((list) => [...new Set(list)]);
-    return new Set(each).size === each.length;
+  if (valueLists.every((list) => list !== undefined)) {
+    const values = valueLists.flatMap((list) => [...new Set(list)]);
+    return new Set(values).size === values.length;
   }
   const comparison = new Comparison(lookup, path);
   return schemas.every((a, at) => schemas.slice(0, at).every((b) => comparison.areDisjoint(a, b)));
@@ -132,10 +136,11 @@ const MAX_TAGS = 8;
  */
 export function withTags(schemas: readonly Schema[], lookup: SchemaLookup, path: string): Schema[] | null {
   const valuesOfMember = (schema: SchemaObject, name: string): readonly unknown[] | null => {
-    const own = toSchemaMap(schema["properties"], "properties", path).get(name);
-    const tag = own === undefined ? undefined : lookup.follow(own, path);
+    const member = toSchemaMap(schema["properties"], "properties", path).get(name);
+    const tag = member === undefined ? undefined : lookup.follow(member, path);
     return isSchemaObject(tag) ? valuesOf(tag) : null;
   };
+  /** Returns the schemas with the chosen members required; null if they are not disjoint. */
   const requiring = (choose: (schema: SchemaObject) => readonly string[]): Schema[] | null => {
     const tagged = schemas.map((schema): Schema => {
       const names = isSchemaObject(schema) ? choose(schema) : [];
@@ -183,12 +188,13 @@ export function exclusiveOptions(
 ): Schema[] | null {
   if (options.length > MAX_EXCLUSIVE) return null;
   const comparison = new Comparison(lookup, path);
-  const opposites = options.map((option) => negated(option, { ...merging, path }));
-  const overlapping = followed.map((option, at) =>
-    opposites.filter((_, other) => other !== at && !comparison.areDisjoint(option, itemAt(followed, other))),
+  const negations = options.map((option) => negated(option, { ...merging, path }));
+  /** For each option, the negations of the options that it overlaps with. */
+  const exclusions = followed.map((option, at) =>
+    negations.filter((_, other) => other !== at && !comparison.areDisjoint(option, itemAt(followed, other))),
   );
-  if (overlapping.some((others) => others.includes(null))) return null;
-  const alternatives = overlapping.map((others) => others.reduce((product, other) => product * alternativesOf(other), 1));
-  if (alternatives.reduce((sum, each) => sum + each, 0) > MAX_ALTERNATIVES) return null;
-  return followed.map((option, at) => mergeSchemas([option, ...(overlapping[at] as Schema[])], merging, path));
+  if (exclusions.some((schemas) => schemas.includes(null))) return null;
+  const alternatives = exclusions.map((schemas) => schemas.reduce((product, schema) => product * alternativesOf(schema), 1));
+  if (alternatives.reduce((sum, count) => sum + count, 0) > MAX_ALTERNATIVES) return null;
+  return followed.map((option, at) => mergeSchemas([option, ...(exclusions[at] as Schema[])], merging, path));
 }

@@ -37,23 +37,24 @@ function withDependents(schema: Record<string, unknown>, path: string): void {
   if (dependencies === undefined) return;
   if (!isSchemaObject(dependencies)) throw invalid("dependencies", path, "an object of schemas or names", dependencies);
   const entries = Object.entries(dependencies);
-  const [lists, schemas] = [entries.filter(([, each]) => Array.isArray(each)), entries.filter(([, each]) => !Array.isArray(each))];
-  const merge = (keyword: string, more: typeof entries): void => {
-    if (more.length > 0) schema[keyword] = { ...(schema[keyword] as object | undefined), ...Object.fromEntries(more) };
+  const addTo = (keyword: string, added: typeof entries): void => {
+    if (added.length > 0) schema[keyword] = { ...(schema[keyword] as object | undefined), ...Object.fromEntries(added) };
   };
-  merge("dependentRequired", lists);
-  merge("dependentSchemas", schemas);
+  const nameLists = entries.filter(([, dependency]) => Array.isArray(dependency));
+  const schemas = entries.filter(([, dependency]) => !Array.isArray(dependency));
+  addTo("dependentRequired", nameLists);
+  addTo("dependentSchemas", schemas);
 }
 
 /** Converts `nullable` of OpenAPI 3.0, a flag next to the type or next to an `allOf` that contains a reference. */
 function withNull(schema: Record<string, unknown>): Record<string, unknown> {
-  const { nullable, type, ...rest } = schema;
-  if (nullable !== true) return type === undefined ? rest : { ...rest, type };
-  if (type !== undefined) return { ...rest, type: [...new Set([...asList(type), "null"])] };
+  const { nullable, type, ...others } = schema;
+  if (nullable !== true) return type === undefined ? others : { ...others, type };
+  if (type !== undefined) return { ...others, type: [...new Set([...asList(type), "null"])] };
   // Definitions keep their position, so that references to them stay valid.
-  const { $defs, definitions, ...asserted } = rest;
-  const existing = Object.fromEntries(Object.entries({ $defs, definitions }).filter(([, value]) => value !== undefined));
-  return { ...existing, anyOf: [{ type: "null" }, asserted] };
+  const { $defs, definitions, ...asserted } = others;
+  const existingDefinitions = Object.fromEntries(Object.entries({ $defs, definitions }).filter(([, value]) => value !== undefined));
+  return { ...existingDefinitions, anyOf: [{ type: "null" }, asserted] };
 }
 
 /**
@@ -74,13 +75,14 @@ function withoutUnevaluated(schema: Record<string, unknown>): void {
 
 /** Converts one schema to the keywords of draft 2020-12, without the schemas that it contains. */
 export function toLatestDraft(given: SchemaObject, path: string): SchemaObject {
+  // The following functions change this copy in place.
   const schema: Record<string, unknown> = { ...given };
   withExclusiveBounds(schema);
   withPrefixItems(schema);
   withDependents(schema, path);
-  const nullable = "nullable" in schema ? withNull(schema) : schema;
-  withoutUnevaluated(nullable);
-  return nullable;
+  const result = "nullable" in schema ? withNull(schema) : schema;
+  withoutUnevaluated(result);
+  return result;
 }
 
 /** Converts a schema and all schemas that it contains to the keywords of draft 2020-12. */
@@ -94,17 +96,17 @@ export function toLatestDraftDeep(given: Schema, path = "#"): Schema {
  * and a dependency becomes "the member is absent, or the dependent schema holds".
  */
 export function withoutConditions(schema: SchemaObject, path: string): SchemaObject {
-  const { if: condition, then, else: otherwise, dependentRequired, dependentSchemas, ...rest } = schema;
-  const alternatives: unknown[] = [];
+  const { if: condition, then, else: otherwise, dependentRequired, dependentSchemas, ...others } = schema;
+  const unions: unknown[] = [];
   if (condition !== undefined && (then !== undefined || otherwise !== undefined))
-    alternatives.push({ anyOf: [{ allOf: [condition, then ?? true] }, { allOf: [{ not: condition }, otherwise ?? true] }] });
+    unions.push({ anyOf: [{ allOf: [condition, then ?? true] }, { allOf: [{ not: condition }, otherwise ?? true] }] });
   if (dependentRequired !== undefined) {
     if (!isSchemaObject(dependentRequired)) throw invalid("dependentRequired", path, "an object of names", dependentRequired);
     for (const [name, names] of Object.entries(dependentRequired))
-      alternatives.push({ anyOf: [{ properties: { [name]: false } }, { required: toNames(names, "dependentRequired", path) }] });
+      unions.push({ anyOf: [{ properties: { [name]: false } }, { required: toNames(names, "dependentRequired", path) }] });
   }
   for (const [name, dependent] of toSchemaMap(dependentSchemas, "dependentSchemas", path))
-    alternatives.push({ anyOf: [{ properties: { [name]: false } }, dependent] });
-  if (alternatives.length === 0) return rest;
-  return { ...rest, allOf: [...asList(rest["allOf"]), ...alternatives] };
+    unions.push({ anyOf: [{ properties: { [name]: false } }, dependent] });
+  if (unions.length === 0) return others;
+  return { ...others, allOf: [...asList(others["allOf"]), ...unions] };
 }

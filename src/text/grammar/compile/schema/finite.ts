@@ -64,50 +64,55 @@ export function isOfType(value: unknown, type: unknown): boolean {
 
 /** True if all elements are true, false if any is false, null otherwise. */
 function every(results: readonly (boolean | null)[]): boolean | null {
-  return results.includes(false) ? false : results.includes(null) ? null : true;
+  if (results.includes(false)) return false;
+  return results.includes(null) ? null : true;
 }
 
-// The following functions return whether a value matches the keywords for its type, with null as above.
+// The following functions return whether a value matches the keywords for its type; null if unknown.
 
 function fitsNumber(value: number, schema: SchemaObject): boolean | null {
-  const meets = (keyword: string, holds: (bound: number) => boolean): boolean =>
-    typeof schema[keyword] !== "number" || holds(schema[keyword] as number);
+  const meets = (keyword: string, holds: (bound: number) => boolean): boolean => {
+    const bound = schema[keyword];
+    return typeof bound !== "number" || holds(bound);
+  };
   if (!meets("minimum", (bound) => value >= bound) || !meets("maximum", (bound) => value <= bound)) return false;
   if (!meets("exclusiveMinimum", (bound) => value > bound) || !meets("exclusiveMaximum", (bound) => value < bound)) return false;
   return schema["multipleOf"] === undefined && schema["format"] === undefined ? true : null;
 }
 
 function fitsString(value: string, schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
-  const length = [...value].length;
-  if (length < (toCount(schema, "minLength", path) ?? 0) || length > (toCount(schema, "maxLength", path) ?? Infinity)) return false;
+  if (!isCountWithin([...value].length, schema, ["minLength", "maxLength"], path)) return false;
   const found = asList(schema["pattern"]).map((pattern) => lookup.finds(pattern as string, value));
   return every([...found, schema["format"] === undefined ? true : null]);
 }
 
 function fitsArray(value: readonly unknown[], schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
-  if (value.length < (toCount(schema, "minItems", path) ?? 0) || value.length > (toCount(schema, "maxItems", path) ?? Infinity))
-    return false;
-  const first = toSchemas(schema["prefixItems"], "prefixItems", path);
-  const rest = toSchema(schema["items"] ?? true, "items", path);
+  if (!isCountWithin(value.length, schema, ["minItems", "maxItems"], path)) return false;
+  const prefixItems = toSchemas(schema["prefixItems"], "prefixItems", path);
+  const items = toSchema(schema["items"] ?? true, "items", path);
   const isUnique = schema["uniqueItems"] !== true || new Set(value.map(canonicalJson)).size === value.length;
   return every([
     isUnique,
     schema["contains"] === undefined ? true : null,
-    ...value.map((each, at) => fits(each, first[at] ?? rest, lookup, path)),
+    ...value.map((item, at) => fits(item, prefixItems[at] ?? items, lookup, path)),
   ]);
 }
 
 function fitsObject(value: SchemaObject, schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
   if (toNames(schema["required"], "required", path).some((name) => !Object.hasOwn(value, name))) return false;
-  const size = Object.keys(value).length;
-  if (size < (toCount(schema, "minProperties", path) ?? 0) || size > (toCount(schema, "maxProperties", path) ?? Infinity)) return false;
+  if (!isCountWithin(Object.keys(value).length, schema, ["minProperties", "maxProperties"], path)) return false;
   const properties = toSchemaMap(schema["properties"], "properties", path);
-  const rest = toSchema(schema["additionalProperties"] ?? true, "additionalProperties", path);
+  const additional = toSchema(schema["additionalProperties"] ?? true, "additionalProperties", path);
   const isPlain = schema["patternProperties"] === undefined && schema["propertyNames"] === undefined;
   return every([
     isPlain ? true : null,
-    ...Object.entries(value).map(([name, each]) => fits(each, properties.get(name) ?? rest, lookup, path)),
+    ...Object.entries(value).map(([name, member]) => fits(member, properties.get(name) ?? additional, lookup, path)),
   ]);
+}
+
+/** Whether a count is within the bounds of two keywords. */
+function isCountWithin(count: number, schema: SchemaObject, [min, max]: readonly [min: string, max: string], path: string): boolean {
+  return count >= (toCount(schema, min, path) ?? 0) && count <= (toCount(schema, max, path) ?? Infinity);
 }
 
 /** Whether a value matches a schema; null if the result depends on more than types, bounds, patterns and members. */
@@ -117,7 +122,8 @@ export function fits(value: unknown, schema: Schema, lookup: SchemaLookup, path:
   const listed = valuesOf(followed);
   if (listed !== null && !listed.some((each) => canonicalJson(each) === canonicalJson(value))) return false;
   if (followed["type"] !== undefined && !asList(followed["type"]).some((type) => isOfType(value, type))) return false;
-  const excluded = notsOf(followed["not"]).map((not) => {
+  // Whether the value is outside of each schema that `not` excludes.
+  const isOutside = notsOf(followed["not"]).map((not) => {
     if (Array.isArray(not["enum"])) return !not["enum"].some((each) => canonicalJson(each) === canonicalJson(value));
     if (typeof not["multipleOf"] === "number") return typeof value !== "number" || !isMultiple(value, not["multipleOf"]);
     const isFound = typeof value === "string" && lookup.finds(String(not["pattern"]), value);
@@ -129,9 +135,9 @@ export function fits(value: unknown, schema: Schema, lookup: SchemaLookup, path:
     if (options.every((option) => option === false)) return false;
     if (followed["oneOf"] !== undefined || !options.includes(true)) return null;
   }
-  if (typeof value === "number") return every([...excluded, fitsNumber(value, followed)]);
-  if (typeof value === "string") return every([...excluded, fitsString(value, followed, lookup, path)]);
-  if (Array.isArray(value)) return every([...excluded, fitsArray(value, followed, lookup, path)]);
-  if (isSchemaObject(value)) return every([...excluded, fitsObject(value, followed, lookup, path)]);
-  return every(excluded);
+  if (typeof value === "number") return every([...isOutside, fitsNumber(value, followed)]);
+  if (typeof value === "string") return every([...isOutside, fitsString(value, followed, lookup, path)]);
+  if (Array.isArray(value)) return every([...isOutside, fitsArray(value, followed, lookup, path)]);
+  if (isSchemaObject(value)) return every([...isOutside, fitsObject(value, followed, lookup, path)]);
+  return every(isOutside);
 }

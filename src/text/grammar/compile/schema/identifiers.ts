@@ -106,22 +106,23 @@ class Identifiers {
       const uri = id === null || id.startsWith("#") ? around.uri : resolvedUri(id, around.uri);
       if (uri === null) throw invalid("$id", `#${pointer}`, "a URI, or a reference that its base can resolve", id);
       resource = { pointer, uri, parent: pointer === "" ? null : around, anchors: new Map(), dynamicAnchors: new Map() };
-      const same = this.#resourcesByUri.get(uri);
-      if (same !== undefined && !isSameJson(atPointer(this.#document, same.pointer), schema))
-        throw invalid("$id", `#${pointer}`, `different from the one at #${same.pointer}`, id);
+      const namesake = this.#resourcesByUri.get(uri);
+      if (namesake !== undefined && !isSameJson(atPointer(this.#document, namesake.pointer), schema))
+        throw invalid("$id", `#${pointer}`, `different from the one at #${namesake.pointer}`, id);
       this.#resourcesByUri.set(uri, resource);
       this.#resources.set(pointer, resource);
     }
     this.#positions.add(pointer);
-    const dynamic = stringAt("$dynamicAnchor");
-    for (const anchor of [stringAt("$anchor"), dynamic, id?.startsWith("#") === true ? id.slice(1) : null]) {
+    const dynamicAnchor = stringAt("$dynamicAnchor");
+    const anchorInId = id?.startsWith("#") === true ? id.slice(1) : null;
+    for (const anchor of [stringAt("$anchor"), dynamicAnchor, anchorInId]) {
       if (anchor === null || anchor === "") continue;
-      const other = resource.anchors.get(anchor);
-      if (other !== undefined && other !== pointer && !isSameJson(atPointer(this.#document, other), schema))
-        throw invalid("$anchor", `#${pointer}`, `different from the one at #${other}`, anchor);
+      const otherPointer = resource.anchors.get(anchor);
+      if (otherPointer !== undefined && otherPointer !== pointer && !isSameJson(atPointer(this.#document, otherPointer), schema))
+        throw invalid("$anchor", `#${pointer}`, `different from the one at #${otherPointer}`, anchor);
       resource.anchors.set(anchor, pointer);
     }
-    if (dynamic !== null) resource.dynamicAnchors.set(dynamic, pointer);
+    if (dynamicAnchor !== null) resource.dynamicAnchors.set(dynamicAnchor, pointer);
     if (schema["$recursiveAnchor"] === true && resource.pointer === pointer) resource.dynamicAnchors.set(RECURSIVE, pointer);
     withParts(schema, (part, ...keys) => this.#index(part, pointer + keys.map(pointerStep).join(""), resource));
   }
@@ -137,11 +138,11 @@ class Identifiers {
   /** Returns the scope inside a resource that is entered from another scope: outer anchors take precedence. */
   #enter(scope: Scope, resource: Resource): Scope {
     if (!this.#hasDynamicReferences) return NO_ANCHORS;
-    const from = getOrInsert(this.#entered, scope, () => new Map<Resource, Scope>());
-    return getOrInsert(from, resource, () => {
-      const all: Scope = new Map([...resource.dynamicAnchors, ...scope]);
-      const key = JSON.stringify([...all].toSorted(([a], [b]) => (a < b ? -1 : 1)));
-      return getOrInsert(this.#scopes, key, () => all);
+    const enteredFromScope = getOrInsert(this.#entered, scope, () => new Map<Resource, Scope>());
+    return getOrInsert(enteredFromScope, resource, () => {
+      const entered: Scope = new Map([...resource.dynamicAnchors, ...scope]);
+      const key = JSON.stringify([...entered].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+      return getOrInsert(this.#scopes, key, () => entered);
     });
   }
 
@@ -156,23 +157,22 @@ class Identifiers {
    * @param isCopy - Whether the schema is a copy for another scope. Copies have no definitions, which stay at their position.
    */
   #rewritten(schema: SchemaObject, pointer: string, resource: Resource, scope: Scope, isCopy = false): SchemaObject {
-    if (++this.#size > MAX_SCHEMAS)
+    this.#size++;
+    if (this.#size > MAX_SCHEMAS)
       throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, with those that dynamic references need repeatedly`);
-    const rest = omit(schema, ...IDENTIFIERS, ...REFERENCES, ...(isCopy ? DEFINITIONS : []));
-    const result = withParts(rest, (part, ...keys) => {
-      const at = pointer + keys.map(pointerStep).join("");
-      const inner = this.#resources.get(at);
-      return this.#rewritten(part, at, inner ?? resource, inner === undefined ? scope : this.#enter(scope, inner), isCopy);
+    const withoutIdentifiers = omit(schema, ...IDENTIFIERS, ...REFERENCES, ...(isCopy ? DEFINITIONS : []));
+    const result = withParts(withoutIdentifiers, (part, ...keys) => {
+      const partPointer = pointer + keys.map(pointerStep).join("");
+      const partResource = this.#resources.get(partPointer);
+      if (partResource === undefined) return this.#rewritten(part, partPointer, resource, scope, isCopy);
+      return this.#rewritten(part, partPointer, partResource, this.#enter(scope, partResource), isCopy);
     });
-    const references = REFERENCES.filter((keyword) => keyword in schema).map((keyword) => ({
+    const [reference, ...furtherReferences] = REFERENCES.filter((keyword) => keyword in schema).map((keyword) => ({
       $ref: this.#reference(keyword, schema[keyword], pointer, resource, scope),
     }));
-    if (references.length === 0) return result;
-    return {
-      ...result,
-      ...references[0],
-      ...(references.length > 1 ? { allOf: [...asList(result["allOf"]), ...references.slice(1)] } : {}),
-    };
+    if (reference === undefined) return result;
+    if (furtherReferences.length === 0) return { ...result, ...reference };
+    return { ...result, ...reference, allOf: [...asList(result["allOf"]), ...furtherReferences] };
   }
 
   /** Returns the reference in the result that replaces a reference of the document. */
@@ -180,18 +180,20 @@ class Identifiers {
     const { position, anchor } = this.#resolve(keyword, value, pointer, resource);
     const isDynamic = keyword !== "$ref" && anchor !== null && this.#resourceAt(position).dynamicAnchors.get(anchor) === position;
     const target = isDynamic ? (scope.get(anchor) ?? position) : position;
-    const inner = this.#resourceAt(target);
-    const entered = this.#enter(scope, inner);
-    if (this.#positions.has(target) && entered === this.#scopeAt(inner)) return referenceTo(target);
-    const names = getOrInsert(this.#copyNames, entered, () => new Map<string, string>());
-    return referenceTo(`/$defs${pointerStep(getOrInsert(names, target, () => this.#copy(target, entered)))}`);
+    const targetResource = this.#resourceAt(target);
+    const entered = this.#enter(scope, targetResource);
+    // In the scope of its own position, the schema there can be used; otherwise a copy for the scope.
+    if (this.#positions.has(target) && entered === this.#scopeAt(targetResource)) return referenceTo(target);
+    const copyNames = getOrInsert(this.#copyNames, entered, () => new Map<string, string>());
+    const copyName = getOrInsert(copyNames, target, () => this.#copy(target, entered));
+    return referenceTo(`/$defs${pointerStep(copyName)}`);
   }
 
   /** Adds a copy of the schema at a position for another scope, and returns its name in `$defs` of the result. */
   #copy(pointer: string, scope: Scope): string {
-    const taken = this.#document["$defs"];
+    const definitions = this.#document["$defs"];
     let name = `${pointer.slice(pointer.lastIndexOf("/") + 1)}:${this.#copies.length + 1}`;
-    while (isSchemaObject(taken) && Object.hasOwn(taken, name)) name += ":";
+    while (isSchemaObject(definitions) && Object.hasOwn(definitions, name)) name += ":";
     this.#copies.push({ pointer, scope, name });
     return name;
   }

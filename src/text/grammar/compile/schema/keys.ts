@@ -31,25 +31,23 @@ const MAX_EXCLUDED = 200;
  * @param names - Names with the same first `at` UTF-16 units as the key.
  */
 function keyOtherThan(names: readonly string[], at: number, compiler: SchemaCompiler): Expression {
-  const byFirst = new Map<number, string[]>();
+  const byNextPoint = new Map<number, string[]>();
+  /** Whether the key so far is one of the names, so that it must not end here. */
   let isName = false;
   for (const name of names) {
-    const first = name.codePointAt(at);
-    if (first === undefined) isName = true;
-    else getOrInsert(byFirst, first, () => []).push(name);
+    const point = name.codePointAt(at);
+    if (point === undefined) isName = true;
+    else getOrInsert(byNextPoint, point, () => []).push(name);
   }
-  const longer = [...byFirst].map(([point, same]) => {
+  const sharedPrefixes = [...byNextPoint].map(([point, longerNames]) => {
     const character = String.fromCodePoint(point);
-    const next = at + character.length;
-    const rest = () => keyOtherThan(same, next, compiler);
-    const isSameRule = Math.floor(at / UNITS_OF_RULE) === Math.floor(next / UNITS_OF_RULE);
-    return sequence(text(JSON.stringify(character).slice(1, -1)), isSameRule ? rest() : compiler.rule(rest));
+    const nextAt = at + character.length;
+    const remainder = (): Expression => keyOtherThan(longerNames, nextAt, compiler);
+    const isSameRule = Math.floor(at / UNITS_OF_RULE) === Math.floor(nextAt / UNITS_OF_RULE);
+    return sequence(text(JSON.stringify(character).slice(1, -1)), isSameRule ? remainder() : compiler.rule(remainder));
   });
-  return choiceOf([
-    ...(isName ? [] : [text('"')]),
-    ...longer,
-    sequence(spelledOtherThan([...byFirst.keys()], compiler.escapedCharacter), compiler.restOfKey),
-  ]);
+  const otherCharacter = spelledOtherThan([...byNextPoint.keys()], compiler.escapedCharacter);
+  return choiceOf([...(isName ? [] : [text('"')]), ...sharedPrefixes, sequence(otherCharacter, compiler.restOfKey)]);
 }
 
 /** Returns the expression of all keys, including their quotes, other than the names. */
@@ -103,32 +101,31 @@ export class KeyRules {
     const { terms } = this.#compiler.languages;
     if (schema === true) return null;
     if (schema === false || (schema["type"] !== undefined && ![schema["type"]].flat().includes("string"))) return terms.nothing;
-    const { type: _, enum: values, ...rest } = schema;
-    const own = stringTerm(rest, this.#compiler, path);
-    const listed = Array.isArray(values)
-      ? terms.or(values.filter((each) => typeof each === "string").map((each) => terms.text(each)))
-      : null;
-    const unknown = Object.keys(rest).find((keyword) => !["pattern", "format", "minLength", "maxLength", "not"].includes(keyword));
+    const { type: _, enum: values, ...others } = schema;
+    const parts: Term[] = [];
+    const ofKeywords = stringTerm(others, this.#compiler, path);
+    if (ofKeywords !== null) parts.push(ofKeywords);
+    if (Array.isArray(values)) parts.push(terms.or(values.filter((value) => typeof value === "string").map((value) => terms.text(value))));
+    const unknown = Object.keys(others).find((keyword) => !["pattern", "format", "minLength", "maxLength", "not"].includes(keyword));
     if (unknown !== undefined) this.#compiler.relax("propertyNames", path, `\`${unknown}\` of names is checked at the end`);
-    const parts = [own, listed].filter((part) => part !== null);
     return parts.length === 0 ? null : terms.and(parts);
   }
 
   /**
    * Returns the schema of a named member; false if its name is not allowed.
    *
-   * @param own - Its schema in `properties`; undefined for a name that only `required` lists.
+   * @param declared - Its schema in `properties`; undefined for a name that only `required` lists.
    */
-  schemaOf(name: string, own: Schema | undefined): Schema {
+  schemaOf(name: string, declared: Schema | undefined): Schema {
     const { languages } = this.#compiler;
     if (this.#allowedNames !== null && !languages.matches(this.#allowedNames, name)) return false;
-    const found = this.#patterns.filter(({ term, isExact }) => isExact && languages.matches(term, name)).map(({ schema }) => schema);
-    const base = own ?? (found.length > 0 ? true : this.#additional);
-    return found.length === 0 ? base : { allOf: [base, ...found] };
+    const ofPatterns = this.#patterns.filter(({ term, isExact }) => isExact && languages.matches(term, name)).map(({ schema }) => schema);
+    if (ofPatterns.length === 0) return declared ?? this.#additional;
+    return { allOf: [declared ?? true, ...ofPatterns] };
   }
 
-  /** Returns the keys of members that the schema does not name, grouped by the schema of their values. */
-  further(names: readonly string[]): readonly MemberKeys[] {
+  /** Returns the keys of members other than `names`, which the schema names, grouped by the schema of their values. */
+  additional(names: readonly string[]): readonly MemberKeys[] {
     const compiler = this.#compiler;
     if (this.#patterns.length === 0 && this.#additional === false) return [];
     if (this.#patterns.length === 0 && this.#allowedNames === null)
@@ -142,27 +139,34 @@ export class KeyRules {
     const { terms } = languages;
     const patterns = this.#patterns;
     if (patterns.length > MAX_PATTERNS || names.length > MAX_EXCLUDED || !patterns.every(({ isExact }) => isExact)) return null;
-    const excluded = names.length === 0 ? [] : [terms.not(terms.or(names.map((name) => terms.text(name))))];
+    const allowed = this.#allowedExcept(names);
     const result: MemberKeys[] = [];
     for (let subset = 0; subset < 1 << patterns.length; subset++) {
       const matching = patterns.filter((_, at) => subset & (1 << at));
-      const [only] = matching;
-      const schema: Schema =
-        only === undefined ? this.#additional : matching.length === 1 ? only.schema : { allOf: matching.map((each) => each.schema) };
+      const schema = this.#schemaOfMatching(matching.map((pattern) => pattern.schema));
       if (schema === false) continue;
-      const notMatching = patterns.filter((_, at) => !(subset & (1 << at))).map(({ term }) => terms.not(term));
-      const term = terms.and([
-        ...(this.#allowedNames === null ? [] : [this.#allowedNames]),
-        ...excluded,
-        ...matching.map((each) => each.term),
-        ...notMatching,
-      ]);
+      const notMatching = patterns.filter((_, at) => !(subset & (1 << at))).map((pattern) => terms.not(pattern.term));
+      const term = terms.and([...allowed, ...matching.map((pattern) => pattern.term), ...notMatching]);
       if (term === terms.nothing) continue;
       const expression = languages.expression(term, spell);
       if (expression === null) return null;
       result.push({ expression: sequence(text('"'), expression, text('"')), schema });
     }
     return result;
+  }
+
+  /** Returns the schema of a member that the schema does not name, from the schemas of the patterns that match its name. */
+  #schemaOfMatching(ofPatterns: readonly Schema[]): Schema {
+    const [only] = ofPatterns;
+    if (only === undefined) return this.#additional;
+    return ofPatterns.length === 1 ? only : { allOf: ofPatterns };
+  }
+
+  /** Returns the languages of which the intersection has the names that `propertyNames` allows, other than `names`. */
+  #allowedExcept(names: readonly string[]): readonly Term[] {
+    const { terms } = this.#compiler.languages;
+    const allowed = this.#allowedNames === null ? [] : [this.#allowedNames];
+    return names.length === 0 ? allowed : [...allowed, terms.not(terms.or(names.map((name) => terms.text(name))))];
   }
 
   /**
@@ -179,10 +183,8 @@ export class KeyRules {
     if (this.#additional !== false || names.length > MAX_EXCLUDED) return null;
     const { languages, spell } = this.#compiler;
     const { terms } = languages;
-    const excluded = names.length === 0 ? [] : [terms.not(terms.or(names.map((name) => terms.text(name))))];
     const matched = terms.or(this.#patterns.map(({ term }) => term));
-    const term = terms.and([...(this.#allowedNames === null ? [] : [this.#allowedNames]), ...excluded, matched]);
-    const expression = languages.expression(term, spell);
+    const expression = languages.expression(terms.and([...this.#allowedExcept(names), matched]), spell);
     return expression === null ? null : sequence(text('"'), expression, text('"'));
   }
 }

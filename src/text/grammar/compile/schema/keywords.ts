@@ -59,12 +59,12 @@ const inOrder = (_: string, value: unknown): unknown =>
   isSchemaObject(value) ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))) : value;
 
 /** Canonical texts of values in schemas: the values are immutable, and most are compared repeatedly. */
-const texts = new WeakMap<object, string>();
+const canonicalTexts = new WeakMap<object, string>();
 
 /** Returns the canonical text of a JSON value, independent of the order of members and the sign of 0. */
 export function canonicalJson(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  return getOrInsert(texts, value, () => JSON.stringify(value, inOrder));
+  return getOrInsert(canonicalTexts, value, () => JSON.stringify(value, inOrder));
 }
 
 /** Whether two values are equal as JSON. */

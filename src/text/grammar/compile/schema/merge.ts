@@ -1,4 +1,7 @@
-/** Merging of several schemas into one schema that accepts their intersection. */
+/**
+ * Merging of several schemas into one schema that accepts their intersection: {@link mergeSchemas} merges them pair by pair with `merged`,
+ * which resolves references and `allOf` with `spreadOut`, and then merges keyword by keyword.
+ */
 import {
   asList,
   assertionsOf,
@@ -64,6 +67,7 @@ function relaxAlternatives({ relax, path }: Context): void {
   relax("allOf", path, "it has too many alternatives that must hold together");
 }
 
+/** Returns the value of `type` as a list. */
 function asTypes(value: unknown, path: string): readonly string[] {
   return typeof value === "string" ? [value] : toNames(value, "type", path);
 }
@@ -71,8 +75,8 @@ function asTypes(value: unknown, path: string): readonly string[] {
 /** Returns the types that both values of `type` allow. */
 function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
   const [left, right] = [asTypes(a, path), asTypes(b, path)];
-  const has = (types: readonly string[], type: string) => types.includes(type) || (type === "integer" && types.includes("number"));
-  return [...new Set([...left.filter((type) => has(right, type)), ...right.filter((type) => has(left, type))])];
+  const allows = (types: readonly string[], type: string) => types.includes(type) || (type === "integer" && types.includes("number"));
+  return [...new Set([...left.filter((type) => allows(right, type)), ...right.filter((type) => allows(left, type))])];
 }
 
 /** Returns the values that both lists contain. */
@@ -82,8 +86,8 @@ function mergedValues(a: unknown, b: unknown, context: Context): readonly unknow
     relaxAlternatives(context);
     return a;
   }
-  const others = new Set(b.map(canonicalJson));
-  return a.filter((value) => others.has(canonicalJson(value)));
+  const textsOfB = new Set(b.map(canonicalJson));
+  return a.filter((value) => textsOfB.has(canonicalJson(value)));
 }
 
 /** Numeric keywords for which the stricter value applies. */
@@ -151,8 +155,8 @@ class Members {
 }
 
 /** Returns the patterns of one schema, combined with the other schema's `additionalProperties`. */
-function patternsOutside(own: Members, other: Members, context: Context): [string, Schema][] {
-  return [...own.patterns].map(([pattern, schema]) => {
+function patternsOutside(members: Members, other: Members, context: Context): [string, Schema][] {
+  return [...members.patterns].map(([pattern, schema]) => {
     if (other.additional === true || other.patterns.has(pattern)) return [pattern, schema];
     const isNamed = [...other.named.keys()].some((name) => context.matches(pattern, name) !== false);
     if (isNamed || other.patterns.size > 0) {
@@ -176,8 +180,8 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
   const additional = both(left.additional, right.additional, context);
   const patterns = new Map(patternsOutside(left, right, context));
   for (const [pattern, schema] of patternsOutside(right, left, context)) {
-    const own = patterns.get(pattern);
-    patterns.set(pattern, own === undefined ? schema : both(own, schema, context));
+    const existing = patterns.get(pattern);
+    patterns.set(pattern, existing === undefined ? schema : both(existing, schema, context));
   }
   return {
     ...(properties.length > 0 ? { properties: Object.fromEntries(properties) } : {}),
@@ -190,13 +194,15 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
 /** Returns the keywords for the items of an array that result from both schemas. */
 function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
   const { path } = context;
-  const [left, right] = [a, b].map((each) => ({
-    first: toSchemas(each["prefixItems"], "prefixItems", path),
-    rest: toSchema(each["items"] ?? true, "items", path),
-  })) as [{ first: readonly Schema[]; rest: Schema }, { first: readonly Schema[]; rest: Schema }];
-  const at = (index: number) => both(left.first[index] ?? left.rest, right.first[index] ?? right.rest, context);
-  const prefixItems = Array.from({ length: Math.max(left.first.length, right.first.length) }, (_, index) => at(index));
-  const items = both(left.rest, right.rest, context);
+  const itemsOf = (schema: SchemaObject) => ({
+    prefix: toSchemas(schema["prefixItems"], "prefixItems", path),
+    later: toSchema(schema["items"] ?? true, "items", path),
+  });
+  const [left, right] = [itemsOf(a), itemsOf(b)];
+  const prefixItems = Array.from({ length: Math.max(left.prefix.length, right.prefix.length) }, (_, index) =>
+    both(left.prefix[index] ?? left.later, right.prefix[index] ?? right.later, context),
+  );
+  const items = both(left.later, right.later, context);
   return { ...(prefixItems.length > 0 ? { prefixItems } : {}), ...(items === true ? {} : { items }) };
 }
 
@@ -236,22 +242,25 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
   if (b === true) return spreadOut(a, context);
   const [left, right] = [spreadOut(a, context), spreadOut(b, context)];
   if (!isSchemaObject(left) || !isSchemaObject(right)) return merged(left, right, context);
-  for (const [one, other] of [
-    [left, right],
-    [right, left],
-  ] as const) {
-    for (const keyword of ["anyOf", "oneOf"]) {
-      if (!(keyword in one)) continue;
-      const options = toSchemas(one[keyword], keyword, context.path);
-      const rest = merged(omit(one, keyword), other, context);
-      const ways = context.ways * Math.max(1, options.length);
-      if (context.ways > 1 && ways > MAX_WAYS) {
-        relaxAlternatives(context);
-        return rest;
-      }
-      return asPrepared({ [keyword]: options.map((option) => merged(rest, option, { ...deeper(context), ways })) });
-    }
+  return mergedAlternatives(left, right, context) ?? mergedAlternatives(right, left, context) ?? mergedKeywords(left, right, context);
+}
+
+/** Merges each alternative of a schema with `anyOf` or `oneOf` with the other schema; returns null for a schema without alternatives. */
+function mergedAlternatives(schema: SchemaObject, other: SchemaObject, context: Context): Schema | null {
+  const keyword = ["anyOf", "oneOf"].find((each) => each in schema);
+  if (keyword === undefined) return null;
+  const options = toSchemas(schema[keyword], keyword, context.path);
+  const common = merged(omit(schema, keyword), other, context);
+  const ways = context.ways * Math.max(1, options.length);
+  if (context.ways > 1 && ways > MAX_WAYS) {
+    relaxAlternatives(context);
+    return common;
   }
+  return asPrepared({ [keyword]: options.map((option) => merged(common, option, { ...deeper(context), ways })) });
+}
+
+/** Merges two schemas without references, `allOf` and alternatives. */
+function mergedKeywords(left: SchemaObject, right: SchemaObject, context: Context): Schema {
   const result: Record<string, unknown> = {
     ...mergedMembers(left, right, context),
     ...mergedItems(left, right, context),
@@ -259,10 +268,8 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
   };
   for (const keyword of new Set([...Object.keys(left), ...Object.keys(right)])) {
     if (GROUPED.includes(keyword)) continue;
-    result[keyword] =
-      keyword in left && keyword in right
-        ? mergedKeyword(keyword, left[keyword], right[keyword], context)
-        : (left[keyword] ?? right[keyword]);
+    const isInBoth = keyword in left && keyword in right;
+    result[keyword] = isInBoth ? mergedKeyword(keyword, left[keyword], right[keyword], context) : (left[keyword] ?? right[keyword]);
   }
   return asPrepared(result);
 }
@@ -306,8 +313,8 @@ function spreadOut(given: SchemaObject, context: Context): Schema {
   }
   if (!("const" in schema)) return asPrepared(schema);
   const values = [schema["const"]];
-  const rest = omit(schema, "const");
-  return asPrepared({ ...rest, enum: "enum" in rest ? mergedValues(rest["enum"], values, context) : values });
+  const others = omit(schema, "const");
+  return asPrepared({ ...others, enum: "enum" in others ? mergedValues(others["enum"], values, context) : values });
 }
 
 /** Merges schemas into one that accepts their intersection, or a superset; omitted keywords are recorded with `relax`. */

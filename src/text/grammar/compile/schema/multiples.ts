@@ -34,13 +34,14 @@ export function toDivisor(value: number): Divisor | null {
 }
 
 /** Whether a number is a multiple of another in exact decimal arithmetic: 0.3 is a multiple of 0.1. */
-export function isMultiple(value: number, of: number): boolean {
-  const [dividend, divisor] = [decimalOf(value), decimalOf(of)];
-  const common = Math.max(dividend.places, divisor.places, 0);
-  const scaled = ({ digits, places }: Decimal): bigint => BigInt(digits) * 10n ** BigInt(common - places);
-  return scaled(dividend) % scaled(divisor) === 0n;
+export function isMultiple(value: number, divisor: number): boolean {
+  const [dividendDecimal, divisorDecimal] = [decimalOf(value), decimalOf(divisor)];
+  const commonPlaces = Math.max(dividendDecimal.places, divisorDecimal.places, 0);
+  const scaled = ({ digits, places }: Decimal): bigint => BigInt(digits) * 10n ** BigInt(commonPlaces - places);
+  return scaled(dividendDecimal) % scaled(divisorDecimal) === 0n;
 }
 
+/** Returns the range of code points of one digit. */
 const digit = (value: number): readonly [number, number] => [0x30 + value, 0x30 + value];
 
 /**
@@ -49,8 +50,9 @@ const digit = (value: number): readonly [number, number] => [0x30 + value, 0x30 
  */
 export function multiplesOf({ numerator, digits }: Divisor, { hasZeros = false } = {}): Dfa {
   const states: DfaState[] = [];
+  /** Numbers of the states by remainder and number of fraction digits. */
   const numbers = new Map<string, number>();
-  // States in the order of their numbers, from 2 on; grows during the loop below.
+  // Remainder and number of fraction digits of each state in the order of their numbers, from 2 on; grows during the loop below.
   const pairs: (readonly [remainder: number, fraction: number])[] = [];
   /**
    * Returns the number of the state after digits with this remainder. `fraction` is the number of digits after the point, -1 before the
@@ -65,13 +67,17 @@ export function multiplesOf({ numerator, digits }: Divisor, { hasZeros = false }
   states.push({ isEnd: false, edges: [{ ranges: [[0x2d, 0x2d]], target: 1 }, ...unsigned] }, { isEnd: false, edges: unsigned });
   for (const [remainder, fraction] of pairs) {
     // Remainder if the missing fraction digits are zeros.
-    let filled = remainder;
-    for (let count = Math.max(0, fraction); count < digits; count++) filled = (filled * 10) % numerator;
-    const edges = fraction < 0 ? digitEdges(remainder, -1) : fraction < digits ? digitEdges(remainder, fraction + 1) : [];
+    let filledRemainder = remainder;
+    for (let count = Math.max(0, fraction); count < digits; count++) filledRemainder = (filledRemainder * 10) % numerator;
+    const isBeforePoint = fraction < 0;
     const mayHaveZeros = hasZeros && remainder === 0;
-    if (mayHaveZeros && fraction >= digits) edges.push({ ranges: [digit(0)], target: state(0, Math.max(1, digits)) });
-    if (fraction < 0 && (digits > 0 || mayHaveZeros)) edges.push({ ranges: [[0x2e, 0x2e]], target: state(remainder, 0) });
-    states.push({ isEnd: fraction !== 0 && filled === 0, edges });
+    const edges: DfaState["edges"][number][] = [];
+    if (isBeforePoint) edges.push(...digitEdges(remainder, -1));
+    else if (fraction < digits) edges.push(...digitEdges(remainder, fraction + 1));
+    else if (mayHaveZeros) edges.push({ ranges: [digit(0)], target: state(0, Math.max(1, digits)) });
+    if (isBeforePoint && (digits > 0 || mayHaveZeros)) edges.push({ ranges: [[0x2e, 0x2e]], target: state(remainder, 0) });
+    // A number does not end directly after the point.
+    states.push({ isEnd: fraction !== 0 && filledRemainder === 0, edges });
   }
   return states;
 }

@@ -44,28 +44,47 @@ export interface NegateContext {
   readonly path: string;
 }
 
+/** Returns the schema of all values that do not match `schema`; null if it is unknown. */
+export function negated(schema: Schema, context: NegateContext, depth = 0): Schema | null {
+  if (typeof schema === "boolean") return !schema;
+  if (depth > MAX_DEPTH) return null;
+  const asserted = assertionsOf(context.prepare(schema, context.path));
+  // A value does not match if it violates any keyword.
+  const alternatives: Schema[] = [];
+  for (const keyword of Object.keys(asserted)) {
+    const violations = negatedKeyword(keyword, asserted, context, depth);
+    if (violations === null) return null;
+    alternatives.push(...violations);
+  }
+  const [only = false] = alternatives;
+  return alternatives.length > 1 ? { anyOf: alternatives } : only;
+}
+
 /** Returns alternatives that together negate one keyword; null if no schema expresses its negation. */
-function opposites(keyword: string, schema: SchemaObject, context: NegateContext, depth: number): readonly Schema[] | null {
+function negatedKeyword(keyword: string, schema: SchemaObject, context: NegateContext, depth: number): readonly Schema[] | null {
   const { path } = context;
   const value = schema[keyword];
   /** Returns the negations of all parts; null if one is unknown. */
   const negatedAll = (parts: readonly Schema[]): readonly Schema[] | null => {
-    const each = parts.map((part) => negated(part, context, depth + 1));
-    return each.includes(null) ? null : (each as Schema[]);
+    const negations = parts.map((part) => negated(part, context, depth + 1));
+    return negations.includes(null) ? null : (negations as Schema[]);
   };
   const bound = OPPOSITE_BOUNDS[keyword];
   if (bound !== undefined) {
-    const [type, opposite, shift] = bound;
+    const [type, oppositeKeyword, shift] = bound;
     if (typeof value !== "number") return null;
     // Nothing is shorter than a `minLength` of 0.
-    return value + shift < 0 && shift < 0 ? [] : [{ type, [opposite]: value + shift }];
+    const isImpossible = shift < 0 && value + shift < 0;
+    return isImpossible ? [] : [{ type, [oppositeKeyword]: value + shift }];
   }
   switch (keyword) {
     case "type": {
       const types = asList(value);
-      const isIntegral = types.includes("integer") && !types.includes("number");
-      const others = TYPES.filter((type) => !types.includes(type) && !(isIntegral && type === "number"));
-      return [...(others.length === 0 ? [] : [{ type: others }]), ...(isIntegral ? [{ type: "number", not: { multipleOf: 1 } }] : [])];
+      const hasOnlyIntegers = types.includes("integer") && !types.includes("number");
+      const others = TYPES.filter((type) => !types.includes(type) && !(hasOnlyIntegers && type === "number"));
+      const alternatives: Schema[] = others.length === 0 ? [] : [{ type: others }];
+      if (hasOnlyIntegers) alternatives.push({ type: "number", not: { multipleOf: 1 } });
+      return alternatives;
     }
     case "enum":
     case "const": {
@@ -80,12 +99,12 @@ function opposites(keyword: string, schema: SchemaObject, context: NegateContext
       return toNames(value, keyword, path).map((name) => ({ type: "object", properties: { [name]: false } }));
     case "properties": {
       const members = toSchemaMap(value, keyword, path);
-      const each = negatedAll([...members.values()]);
-      if (each === null) return null;
-      return zip([...members.keys()], each).map(([name, opposite]) => ({
+      const negations = negatedAll([...members.values()]);
+      if (negations === null) return null;
+      return zip([...members.keys()], negations).map(([name, negation]) => ({
         type: "object",
         required: [name],
-        properties: { [name]: opposite },
+        properties: { [name]: negation },
       }));
     }
     case "not":
@@ -93,29 +112,14 @@ function opposites(keyword: string, schema: SchemaObject, context: NegateContext
     case "allOf":
       return negatedAll(toSchemas(value, keyword, path));
     case "anyOf": {
-      const each = negatedAll(toSchemas(value, keyword, path));
-      return each === null ? null : [{ allOf: each }];
+      const negations = negatedAll(toSchemas(value, keyword, path));
+      return negations === null ? null : [{ allOf: negations }];
     }
     case "$ref":
       return negatedAll([context.resolve(value, path).schema]);
     default:
       return null;
   }
-}
-
-/** Returns the schema of all values that do not match `schema`; null if it is unknown. */
-export function negated(schema: Schema, context: NegateContext, depth = 0): Schema | null {
-  if (typeof schema === "boolean") return !schema;
-  if (depth > MAX_DEPTH) return null;
-  const asserted = assertionsOf(context.prepare(schema, context.path));
-  const alternatives: Schema[] = [];
-  for (const keyword of Object.keys(asserted)) {
-    const more = opposites(keyword, asserted, context, depth);
-    if (more === null) return null;
-    alternatives.push(...more);
-  }
-  const [only = false] = alternatives;
-  return alternatives.length > 1 ? { anyOf: alternatives } : only;
 }
 
 /**

@@ -14,31 +14,34 @@ function digits(first: number, last: number): Expression {
 /** Returns the expression of the digit strings from `low` to `high`; both have the same length. */
 function ofOneLength(low: string, high: string): Expression {
   if (low === high) return text(low);
-  const [a, b, rest] = [Number(low[0]), Number(high[0]), low.length - 1];
-  const [lowRest, highRest] = [low.slice(1), high.slice(1)];
-  if (a === b) return sequence(digits(a, a), ofOneLength(lowRest, highRest));
-  const [zeros, nines] = ["0".repeat(rest), "9".repeat(rest)];
-  // Leading digits that all digits may follow: those between `a` and `b`, and `a` or `b` if the rest of its bound restricts nothing.
-  const [from, to] = [lowRest === zeros ? a : a + 1, highRest === nines ? b : b - 1];
-  return oneOfThese(
-    ...(a < from ? [sequence(digits(a, a), ofOneLength(lowRest, nines))] : []),
-    ...(from <= to ? [sequence(digits(from, to), repeat(DIGIT, rest, rest))] : []),
-    ...(to < b ? [sequence(digits(b, b), ofOneLength(zeros, highRest))] : []),
-  );
+  const [lowDigit, highDigit] = [Number(low[0]), Number(high[0])];
+  const [lowTail, highTail] = [low.slice(1), high.slice(1)];
+  if (lowDigit === highDigit) return sequence(digits(lowDigit, lowDigit), ofOneLength(lowTail, highTail));
+  const { length } = lowTail;
+  const [zeros, nines] = ["0".repeat(length), "9".repeat(length)];
+  // Leading digits that all digits may follow. A bound's own digit is one of them if the tail of the bound restricts nothing.
+  const firstFree = lowTail === zeros ? lowDigit : lowDigit + 1;
+  const lastFree = highTail === nines ? highDigit : highDigit - 1;
+  const options: Expression[] = [];
+  if (lowDigit < firstFree) options.push(sequence(digits(lowDigit, lowDigit), ofOneLength(lowTail, nines)));
+  if (firstFree <= lastFree) options.push(sequence(digits(firstFree, lastFree), repeat(DIGIT, length, length)));
+  if (lastFree < highDigit) options.push(sequence(digits(highDigit, highDigit), ofOneLength(zeros, highTail)));
+  return oneOfThese(...options);
 }
 
 /** Returns the expression of integers from `low`, which is not negative, to `high`, null for no bound. */
 export function naturalsBetween(low: bigint, high: bigint | null): Expression {
   if (high !== null && high < low) return MATCHES_NOTHING;
-  const [from, to] = [String(low), high === null ? null : String(high)];
-  if (to !== null && to.length === from.length) return ofOneLength(from, to);
+  const lowDigits = String(low);
+  const highDigits = high === null ? null : String(high);
+  const { length } = lowDigits;
+  if (highDigits?.length === length) return ofOneLength(lowDigits, highDigits);
   /** Maximum number of digits of numbers that no bound restricts. */
-  const maxDigits = to === null ? Math.max(from.length + 1, MAX_DIGITS) : to.length - 1;
-  return oneOfThese(
-    ofOneLength(from, "9".repeat(from.length)),
-    ...(maxDigits > from.length ? [sequence(digits(1, 9), repeat(DIGIT, from.length, maxDigits - 1))] : []),
-    ...(to === null ? [] : [ofOneLength(`1${"0".repeat(to.length - 1)}`, to)]),
-  );
+  const maxFreeDigits = highDigits === null ? Math.max(length + 1, MAX_DIGITS) : highDigits.length - 1;
+  const options = [ofOneLength(lowDigits, "9".repeat(length))];
+  if (maxFreeDigits > length) options.push(sequence(digits(1, 9), repeat(DIGIT, length, maxFreeDigits - 1)));
+  if (highDigits !== null) options.push(ofOneLength(`1${"0".repeat(highDigits.length - 1)}`, highDigits));
+  return oneOfThese(...options);
 }
 
 /** Returns the expression of integers between the bounds, null for no bound. */
@@ -62,9 +65,10 @@ interface DecimalParts {
 /** Returns all digits of the absolute value of a double, from its shortest spelling. */
 function partsOfDecimal(value: number): DecimalParts {
   const { digits: shortest, places } = decimalOf(Math.abs(value));
-  const all = shortest.padStart(places + 1, "0");
-  const point = all.length - places;
-  return { whole: BigInt(all.slice(0, point).padEnd(point, "0")), fraction: all.slice(point).replace(/0+$/, "") };
+  const padded = shortest.padStart(places + 1, "0");
+  /** Number of digits before the point. Larger than the number of all digits if `places` is negative. */
+  const point = padded.length - places;
+  return { whole: BigInt(padded.slice(0, point).padEnd(point, "0")), fraction: padded.slice(point).replace(/0+$/, "") };
 }
 
 /**
@@ -74,28 +78,29 @@ function partsOfDecimal(value: number): DecimalParts {
  * @param high - Remaining digits of the upper bound; null if the digits read so far are already below it.
  * @param canEnd - Whether the fraction may end without a further digit.
  */
-function fractionBetween(low: string | null, high: string | null, canEnd: boolean): Expression {
-  if (low === "") low = null;
-  const minValue = canEnd ? 0 : 1;
-  if (high === null && low === null) return repeat(DIGIT, minValue);
-  if (high === "") return low === null ? repeat(text("0"), minValue) : MATCHES_NOTHING;
-  const a = low === null ? 0 : Number(low[0]);
-  const b = high === null ? 9 : Number(high[0]);
-  const [lowRest, highRest] = [low === null ? null : low.slice(1), high === null ? null : high.slice(1)];
-  const end = canEnd && low === null ? [EMPTY] : [];
-  if (a > b) return oneOfThese(...end);
-  if (a === b) return oneOfThese(...end, sequence(digits(a, a), fractionBetween(lowRest, highRest, true)));
-  return oneOfThese(
-    ...end,
-    sequence(digits(a, a), fractionBetween(lowRest, null, true)),
-    ...(b > a + 1 ? [sequence(digits(a + 1, b - 1), repeat(DIGIT))] : []),
-    sequence(digits(b, b), fractionBetween(null, highRest, true)),
-  );
+function fractionBetween(low: string | null, high: string | null, { canEnd }: { readonly canEnd: boolean }): Expression {
+  // A bound without remaining digits is reached by any digits.
+  const lowTail = low === "" ? null : low;
+  const minDigits = canEnd ? 0 : 1;
+  if (high === null && lowTail === null) return repeat(DIGIT, minDigits);
+  if (high === "") return lowTail === null ? repeat(text("0"), minDigits) : MATCHES_NOTHING;
+  const lowDigit = lowTail === null ? 0 : Number(lowTail[0]);
+  const highDigit = high === null ? 9 : Number(high[0]);
+  const [nextLow, nextHigh] = [lowTail?.slice(1) ?? null, high?.slice(1) ?? null];
+  const options: Expression[] = canEnd && lowTail === null ? [EMPTY] : [];
+  if (lowDigit === highDigit) {
+    options.push(sequence(digits(lowDigit, lowDigit), fractionBetween(nextLow, nextHigh, { canEnd: true })));
+  } else if (lowDigit < highDigit) {
+    options.push(sequence(digits(lowDigit, lowDigit), fractionBetween(nextLow, null, { canEnd: true })));
+    if (highDigit > lowDigit + 1) options.push(sequence(digits(lowDigit + 1, highDigit - 1), repeat(DIGIT)));
+    options.push(sequence(digits(highDigit, highDigit), fractionBetween(null, nextHigh, { canEnd: true })));
+  }
+  return oneOfThese(...options);
 }
 
 /** Returns the expression of a whole number and a fraction between `low` and `high`, which are digits; null for no bound. */
 function withFraction(whole: Expression, low: string | null, high: string | null): Expression {
-  const fraction = sequence(text("."), fractionBetween(low, high, false));
+  const fraction = sequence(text("."), fractionBetween(low, high, { canEnd: false }));
   return sequence(whole, low === null || low === "" ? optional(fraction) : fraction);
 }
 
@@ -120,22 +125,19 @@ const ZERO: DecimalParts = { whole: 0n, fraction: "" };
 /** Returns the expression of numbers between the bounds, null for no bound, written without exponent. */
 export function numbersBetween(low: number | null, high: number | null): Expression {
   if (low !== null && high !== null && low > high) return MATCHES_NOTHING;
+  // `partsOfDecimal` drops the sign.
+  const [lowParts, highParts] = [low === null ? null : partsOfDecimal(low), high === null ? null : partsOfDecimal(high)];
+  const [mayBeNegative, mayBePositive] = [low === null || low < 0, high === null || high >= 0];
   const options: Expression[] = [];
-  if (low === null || low < 0)
-    options.push(
-      sequence(
-        text("-"),
-        magnitudesBetween(high !== null && high < 0 ? partsOfDecimal(high) : ZERO, low === null ? null : partsOfDecimal(low)),
-      ),
-    );
-  if (high === null || high >= 0)
-    options.push(magnitudesBetween(low === null || low < 0 ? ZERO : partsOfDecimal(low), high === null ? null : partsOfDecimal(high)));
+  if (mayBeNegative) options.push(sequence(text("-"), magnitudesBetween(mayBePositive ? ZERO : (highParts ?? ZERO), lowParts)));
+  if (mayBePositive) options.push(magnitudesBetween(mayBeNegative ? ZERO : (lowParts ?? ZERO), highParts));
   return oneOfThese(...options);
 }
 
 /** Returns the next larger double of a finite number. */
 export function nextUp(value: number): number {
   if (value === 0) return Number.MIN_VALUE;
+  // The bits of doubles of one sign, read as integers, are in the order of their magnitudes.
   const view = new DataView(new ArrayBuffer(8));
   view.setFloat64(0, value);
   view.setBigInt64(0, view.getBigInt64(0) + (value > 0 ? 1n : -1n));

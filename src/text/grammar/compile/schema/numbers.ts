@@ -29,7 +29,8 @@ interface Bounds {
 
 /** Returns the stricter of two bounds, null for no bound; `choose` is `Math.max` or `Math.min`. */
 function stricter(a: number | null, b: number | null, choose: (a: number, b: number) => number): number | null {
-  return a === null ? b : b === null ? a : choose(a, b);
+  if (a === null || b === null) return a ?? b;
+  return choose(a, b);
 }
 
 /**
@@ -50,14 +51,13 @@ function boundsOf(schema: SchemaObject, path: string): Bounds {
 /** Returns the expression of the numbers within bounds. */
 function between({ low, high, ranges }: Bounds, isInteger: boolean): Expression {
   if (!isInteger) return numbersBetween(low, high);
-  const lows = [...(low === null ? [] : [BigInt(Math.ceil(low))]), ...ranges.map((range) => range[0])];
-  const highs = [...(high === null ? [] : [BigInt(Math.floor(high))]), ...ranges.map((range) => range[1])];
-  const strictest = (values: readonly bigint[], isStricter: (a: bigint, b: bigint) => boolean): bigint | null =>
-    values.reduce<bigint | null>((best, value) => (best === null || isStricter(value, best) ? value : best), null);
-  return integersBetween(
-    strictest(lows, (a, b) => a > b),
-    strictest(highs, (a, b) => a < b),
-  );
+  let min = low === null ? null : BigInt(Math.ceil(low));
+  let max = high === null ? null : BigInt(Math.floor(high));
+  for (const [rangeLow, rangeHigh] of ranges) {
+    if (min === null || rangeLow > min) min = rangeLow;
+    if (max === null || rangeHigh < max) max = rangeHigh;
+  }
+  return integersBetween(min, max);
 }
 
 /** Maximum number of digits, including fraction digits: with more digits, doubles cannot distinguish multiples. */
@@ -83,19 +83,20 @@ interface Divisibility {
  */
 function fractionDigits({ low, high }: Bounds, isInteger: boolean, digits: number, { excluded }: Divisibility): number | null {
   if (isInteger || excluded.length === 0) return digits;
-  const smallest = Math.max(low ?? 0, -(high ?? 0), 0);
-  const wholeDigits = smallest < 10 ** MAX_DIGITS ? String(Math.trunc(smallest)).length + 1 : Infinity;
-  const left = MAX_DIGITS - Math.max(MIN_WHOLE_DIGITS, wholeDigits);
-  return left < Math.max(1, digits) ? null : left;
+  const smallestMagnitude = Math.max(low ?? 0, -(high ?? 0), 0);
+  const wholeDigits = smallestMagnitude < 10 ** MAX_DIGITS ? String(Math.trunc(smallestMagnitude)).length + 1 : Infinity;
+  const available = MAX_DIGITS - Math.max(MIN_WHOLE_DIGITS, wholeDigits);
+  return available < Math.max(1, digits) ? null : available;
 }
 
 /** Returns the expression of the numbers between bounds that meet the conditions; null if the automaton would be too large. */
 function multiplesBetween(bounds: Bounds, isInteger: boolean, divisibility: Divisibility, compiler: SchemaCompiler): Expression | null {
   const { languages, builder } = compiler;
-  const divisors = divisibility.divisors.map(toDivisor).filter((each) => each !== null);
-  const excluded = divisibility.excluded.map(toDivisor).filter((each) => each !== null);
+  const divisors = divisibility.divisors.map(toDivisor).filter((divisor) => divisor !== null);
+  const excluded = divisibility.excluded.map(toDivisor).filter((divisor) => divisor !== null);
   if (divisors.length < divisibility.divisors.length || excluded.length < divisibility.excluded.length) return null;
-  const digits = fractionDigits(bounds, isInteger, Math.max(...[...divisors, ...excluded].map((each) => each.digits)), divisibility);
+  const divisorDigits = Math.max(...[...divisors, ...excluded].map((divisor) => divisor.digits));
+  const digits = fractionDigits(bounds, isInteger, divisorDigits, divisibility);
   if (digits === null) return null;
   const largest = 10 ** (MAX_DIGITS - digits) - 1;
   const low = stricter(bounds.low, -largest, Math.max);
@@ -104,16 +105,16 @@ function multiplesBetween(bounds: Bounds, isInteger: boolean, divisibility: Divi
   const digit = terms.set([[0x30, 0x39]]);
   const fraction = terms.concat(terms.text("."), terms.repeat(digit, 1, Math.max(1, digits)));
   const unsigned = terms.concat(terms.repeat(digit, 1, Infinity), terms.repeat(fraction, 0, 1));
-  // Numbers with at most `digits` fraction digits: without divisors, nothing else limits them.
-  const short = terms.concat(terms.repeat(terms.text("-"), 0, 1), unsigned);
+  const withMaxDigits = terms.concat(terms.repeat(terms.text("-"), 0, 1), unsigned);
   try {
-    let dfa = languages.dfa(languages.termOf(between({ ...bounds, low, high }, isInteger)));
-    const more = [
+    const conditions = [
       ...divisors.map((divisor) => multiplesOf(divisor)),
       ...excluded.map((divisor) => complementOf(multiplesOf(divisor, { hasZeros: true }))),
-      ...(excluded.length > 0 ? [languages.dfa(short)] : []),
     ];
-    for (const each of more) dfa = productOf(dfa, minimized(each), intersection);
+    let dfa = languages.dfa(languages.termOf(between({ ...bounds, low, high }, isInteger)));
+    // Without divisors, nothing else limits the number of fraction digits.
+    if (excluded.length > 0) conditions.push(languages.dfa(withMaxDigits));
+    for (const condition of conditions) dfa = productOf(dfa, minimized(condition), intersection);
     return dfaExpression(dfa, builder, (ranges) => set(...ranges));
   } catch (error) {
     if (error instanceof TooLarge) return null;

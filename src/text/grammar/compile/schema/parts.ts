@@ -21,13 +21,13 @@ export function withParts(schema: SchemaObject, change: (part: SchemaObject, ...
   const changed = (value: unknown, ...keys: readonly string[]): unknown => (isSchemaObject(value) ? change(value, ...keys) : value);
   for (const keyword of SCHEMA_KEYWORDS) {
     const value = result[keyword];
-    if (Array.isArray(value)) result[keyword] = value.map((each, at) => changed(each, keyword, String(at)));
+    if (Array.isArray(value)) result[keyword] = value.map((part, at) => changed(part, keyword, String(at)));
     else if (value !== undefined) result[keyword] = changed(value, keyword);
   }
   for (const keyword of SCHEMA_MAP_KEYWORDS) {
     const map = result[keyword];
     if (isSchemaObject(map))
-      result[keyword] = Object.fromEntries(Object.entries(map).map(([name, each]) => [name, changed(each, keyword, name)]));
+      result[keyword] = Object.fromEntries(Object.entries(map).map(([name, part]) => [name, changed(part, keyword, name)]));
   }
   return result;
 }

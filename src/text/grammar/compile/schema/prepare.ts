@@ -35,17 +35,18 @@ export function asPrepared(schema: SchemaObject): SchemaObject {
 
 /** Returns the normalization function for the schemas of one document. */
 export function preparer(resolve: Resolve, relax: Relax): Prepare {
-  const known = new WeakMap<object, SchemaObject>();
-  const prepare: Prepare = (given, path) => (mergedSchemas.has(given) ? given : getOrInsert(known, given, () => prepared(given, path)));
-  const prepared: Prepare = (given, path) => {
+  const cache = new WeakMap<object, SchemaObject>();
+  const prepare: Prepare = (given, path) =>
+    mergedSchemas.has(given) ? given : getOrInsert(cache, given, () => normalizedSchema(given, path));
+  const normalizedSchema: Prepare = (given, path) => {
     checkTexts(given, path);
-    const { not, ...rest } = withoutConditions(toLatestDraft(given, path), path);
-    if (not === undefined) return rest;
-    if (isAtom(not, rest["type"])) return { ...rest, not };
-    const opposite = negated(toSchema(not, "not", path), { resolve, prepare, path });
-    if (opposite !== null) return { ...rest, allOf: [...asList(rest["allOf"]), opposite] };
+    const { not, ...others } = withoutConditions(toLatestDraft(given, path), path);
+    if (not === undefined) return others;
+    if (isAtom(not, others["type"])) return { ...others, not };
+    const negation = negated(toSchema(not, "not", path), { resolve, prepare, path });
+    if (negation !== null) return { ...others, allOf: [...asList(others["allOf"]), negation] };
     relax("not", path, "no schema says its opposite");
-    return rest;
+    return others;
   };
   return prepare;
 }

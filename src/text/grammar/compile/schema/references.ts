@@ -29,12 +29,13 @@ export function inOtherDocument(keyword: Keyword, path: string, reference: strin
  * @source RFC 6901 section 4.
  */
 export function atPointer(document: unknown, pointer: string): unknown {
-  let at = document;
-  for (const part of pointer.split("/").slice(1)) {
-    const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
-    at = typeof at === "object" && at !== null && Object.hasOwn(at, key) ? (at as Readonly<Record<string, unknown>>)[key] : undefined;
+  let value = document;
+  for (const step of pointer.split("/").slice(1)) {
+    const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+    value = (value as Readonly<Record<string, unknown>>)[key];
   }
-  return at;
+  return value;
 }
 
 /**
@@ -48,7 +49,8 @@ export function resolveReference(document: Schema, reference: unknown, path: str
   if (typeof reference !== "string") throw invalid("$ref", path, "a string", reference);
   if (!reference.startsWith("#")) throw inOtherDocument("$ref", path, reference);
   const pointer = decoded(reference.slice(1), "$ref", path);
-  const at = pointer === "" || pointer.startsWith("/") ? atPointer(document, pointer) : undefined;
-  if (at === undefined) throw invalid("$ref", path, "a place that exists", reference);
-  return { schema: toSchema(at, "$ref", path), path: reference };
+  const isPointer = pointer === "" || pointer.startsWith("/");
+  const target = isPointer ? atPointer(document, pointer) : undefined;
+  if (target === undefined) throw invalid("$ref", path, "a place that exists", reference);
+  return { schema: toSchema(target, "$ref", path), path: reference };
 }

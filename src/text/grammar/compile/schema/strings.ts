@@ -7,8 +7,8 @@ import { FORMATS, LOOSE_FORMATS } from "./formats.ts";
 import { asList, toCount, type SchemaObject } from "./keywords.ts";
 import { notsOf } from "./merge.ts";
 
-/** Language of one keyword of a string. */
-interface Part {
+/** Language of the strings that one keyword allows. */
+interface KeywordLanguage {
   readonly keyword: string;
   readonly term: Term;
 }
@@ -27,7 +27,7 @@ function patternTerm(pattern: string, compiler: SchemaCompiler, path: string): T
 }
 
 /** Returns the language of a format, empty for an unknown one, which is only an annotation. */
-function formatPart(format: string, compiler: SchemaCompiler, path: string): Part[] {
+function formatPart(format: string, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
   const why = LOOSE_FORMATS.get(format);
   if (why !== undefined) compiler.relax("format", path, why);
   const source = FORMATS.get(format);
@@ -37,9 +37,9 @@ function formatPart(format: string, compiler: SchemaCompiler, path: string): Par
 }
 
 /** Returns the languages of the strings that `not` allows, one for each schema that it excludes. */
-function exceptParts(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
+function notParts(schema: SchemaObject, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
   const { terms } = compiler.languages;
-  return notsOf(schema["not"]).flatMap((excluded): Part[] => {
+  return notsOf(schema["not"]).flatMap((excluded): KeywordLanguage[] => {
     const { enum: values, pattern } = excluded;
     if (Array.isArray(values)) {
       const strings = values.filter((value) => typeof value === "string");
@@ -53,17 +53,21 @@ function exceptParts(schema: SchemaObject, compiler: SchemaCompiler, path: strin
 }
 
 /** Returns the languages of a string's keywords, one for each, the length last. */
-function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
-  const { terms } = compiler.languages;
-  const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
+function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
   return [
     ...asList(schema["pattern"]).map((pattern) => ({ keyword: "pattern", term: patternTerm(pattern as string, compiler, path) })),
     ...asList(schema["format"]).flatMap((format) => formatPart(format as string, compiler, path)),
-    ...exceptParts(schema, compiler, path),
-    ...(min === undefined && max === undefined
-      ? []
-      : [{ keyword: max === undefined ? "minLength" : "maxLength", term: terms.repeat(terms.character, min ?? 0, max ?? Infinity) }]),
+    ...notParts(schema, compiler, path),
+    ...lengthPart(schema, compiler, path),
   ];
+}
+
+/** Returns the language of the bounds of the length; empty without bounds. */
+function lengthPart(schema: SchemaObject, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
+  const { terms } = compiler.languages;
+  const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
+  if (min === undefined && max === undefined) return [];
+  return [{ keyword: max === undefined ? "minLength" : "maxLength", term: terms.repeat(terms.character, min ?? 0, max ?? Infinity) }];
 }
 
 /** Returns the language of all keywords of a string; null for a schema without such keywords. */
@@ -87,19 +91,20 @@ export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: s
     const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
     return quoted(repeat(compiler.character, min ?? 0, max ?? null));
   }
-  const whole = languages.terms.and(parts.map(({ term }) => term));
+  const ofAllKeywords = languages.terms.and(parts.map(({ term }) => term));
   const largestLength = Math.max(toCount(schema, "minLength", path) ?? 0, toCount(schema, "maxLength", path) ?? 0);
-  const all = whole.isPlain || largestLength <= MAX_COUNTED ? languages.expression(whole, spell) : null;
-  if (all !== null) return quoted(all);
+  const canCount = ofAllKeywords.isPlain || largestLength <= MAX_COUNTED;
+  const exact = canCount ? languages.expression(ofAllKeywords, spell) : null;
+  if (exact !== null) return quoted(exact);
   // Adds the keywords one by one, and omits each that makes the automaton too large.
-  let term = languages.terms.anything;
+  let enforced = languages.terms.anything;
   let expression: Expression = repeat(spell([[0, 0x10ffff]]));
-  for (const { keyword, term: more } of parts) {
-    const narrower = languages.terms.and([term, more]);
-    const isTooLong = keyword.endsWith("Length") && largestLength > MAX_COUNTED && !narrower.isPlain;
-    const made = isTooLong ? null : languages.expression(narrower, spell);
-    if (made === null) compiler.relax(keyword, path, "with the other keywords of the string it takes too many states");
-    else [term, expression] = [narrower, made];
+  for (const { keyword, term } of parts) {
+    const narrowed = languages.terms.and([enforced, term]);
+    const isTooLong = keyword.endsWith("Length") && largestLength > MAX_COUNTED && !narrowed.isPlain;
+    const narrowedExpression = isTooLong ? null : languages.expression(narrowed, spell);
+    if (narrowedExpression === null) compiler.relax(keyword, path, "with the other keywords of the string it takes too many states");
+    else [enforced, expression] = [narrowed, narrowedExpression];
   }
   return quoted(expression);
 }
