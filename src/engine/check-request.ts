@@ -19,6 +19,7 @@ export function checkRows(rows: readonly Row[], { contextLength, vocabularySize 
   const coefficient = entropyCoefficientOf(loss);
   if (!Number.isFinite(coefficient) || coefficient < 0)
     throw new ArgumentError(`Expected \`entropyCoefficient\` to be a finite number of at least 0, got ${coefficient}`, { param: "loss" });
+  const neededArrays = loss === null || loss.kind === "cross-entropy" ? [] : (["advantages", "logprobs"] as const);
   for (const [index, row] of rows.entries()) {
     const { length } = row.tokens;
     const failRow = (message: string): never => {
@@ -27,7 +28,7 @@ export function checkRows(rows: readonly Row[], { contextLength, vocabularySize 
     if (length < 2 || length > contextLength + 1) failRow(`expected 2 to ${contextLength + 1} tokens, got ${length}`);
     if (row.weights.length !== length) failRow(`expected ${length} weights, got ${row.weights.length}`);
     if (row.weights[0] !== 0) failRow(`expected weight 0 for the first token, which nothing predicts, got ${row.weights[0]}`);
-    for (const name of loss === null || loss.kind === "cross-entropy" ? [] : (["advantages", "logprobs"] as const)) {
+    for (const name of neededArrays) {
       if (row[name]?.length !== length) failRow(`expected ${length} ${name} for a ${loss?.kind} loss, got ${row[name]?.length ?? "none"}`);
     }
     for (const token of row.tokens)

@@ -65,11 +65,11 @@ export function logitsLoss(spec: LossSpec, { logits, target, oldLogprob, advanta
   const logSum = max + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - max), 0));
   const logprobs = logits.map((logit) => logit - logSum);
   const logprob = logprobs[target] ?? Number.NaN;
-  const entropy = logprobs.reduce((sum, each) => sum - Math.exp(each) * each, 0);
+  const entropy = logprobs.reduce((sum, logp) => sum - Math.exp(logp) * logp, 0);
   const { value, derivative, byEntropy } = tokenLoss(spec, { newLogprob: logprob, oldLogprob, advantage, entropy });
-  const gradient = logprobs.map((each, v) => {
-    const probability = Math.exp(each);
-    return derivative * ((v === target ? 1 : 0) - probability) - byEntropy * probability * (each + entropy);
+  const gradient = logprobs.map((logp, v) => {
+    const probability = Math.exp(logp);
+    return derivative * ((v === target ? 1 : 0) - probability) - byEntropy * probability * (logp + entropy);
   });
   return { value, logprob, entropy, gradient };
 }

@@ -31,10 +31,10 @@ export async function matchBases(
 ): Promise<ReadonlyMap<string, RemoteBase>> {
   const bases = new Map<string, RemoteBase>();
   for (const [id, directory] of Object.entries(directories)) {
-    const found = served.find(({ model_name: name }) => name === id || name.replace(/\/+$/, "").endsWith(`/${id}`));
-    if (found === undefined) continue;
-    const info = await describe(id, directory, found.max_context_length ?? Infinity);
-    bases.set(id, { info, serverName: found.model_name });
+    const servedModel = served.find(({ model_name: name }) => name === id || name.replace(/\/+$/, "").endsWith(`/${id}`));
+    if (servedModel === undefined) continue;
+    const info = await describeBase(id, directory, servedModel.max_context_length ?? Infinity);
+    bases.set(id, { info, serverName: servedModel.model_name });
   }
   if (bases.size > 0) return bases;
   throw new ConfigError(
@@ -53,13 +53,12 @@ export function findBase(bases: ReadonlyMap<string, RemoteBase>, id: string): Re
 }
 
 /** Reads vocabulary size and context length of a base model from its local configuration. */
-async function describe(id: string, directory: string, maxContext: number): Promise<BaseModelInfo> {
+async function describeBase(id: string, directory: string, maxContextLength: number): Promise<BaseModelInfo> {
   const name = "config.json";
   try {
-    const { vocab_size: vocabularySize, max_position_embeddings: context } = configuration.parse(
-      parseFileJson(name, (await readModelFile(directory, name, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}"),
-    );
-    return { id, directory, vocabularySize, contextLength: Math.min(context, maxContext), parameters: NaN };
+    const text = (await readModelFile(directory, name, { maxBytes: MAX_CONFIG_BYTES })) ?? "{}";
+    const { vocab_size: vocabularySize, max_position_embeddings: localLength } = configuration.parse(parseFileJson(name, text));
+    return { id, directory, vocabularySize, contextLength: Math.min(localLength, maxContextLength), parameters: NaN };
   } catch (cause) {
     throw new DataError(`${name} of ${directory}: expected vocab_size and max_position_embeddings of the base model "${id}"`, { cause });
   }

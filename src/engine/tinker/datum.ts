@@ -75,8 +75,9 @@ export function lossCall(rows: readonly Row[], loss: LossSpec, reduction: Gradie
     if (loss.kind === "ppo" && row.weights.some((weight) => weight < 0))
       throw new UnsupportedError("A Tinker server cannot weigh a ppo loss negatively", { param: "rows" });
     const mask = row.weights.map((weight) => (weight === 0 ? 0 : 1));
+    const maskSum = mask.reduce((sum, bit) => sum + bit, 0);
     // Cancels both divisions of the server: by the sum of the sequence's mask, and by the number of sequences.
-    const factor = reduction === "sum" ? 1 : scale * mask.reduce((a, b) => a + b, 0);
+    const factor = reduction === "sum" ? 1 : scale * maskSum;
     const advantage = (t: number) => (loss.kind === "cross-entropy" ? 1 : row.advantages![t]!);
     return datumOf(row, {
       ...(reduction === "sum" ? {} : { weights: mask }),

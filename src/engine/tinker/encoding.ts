@@ -45,6 +45,7 @@ export function encodePass(call: LossCall, encoding: TinkerEncoding): PassPart[]
  * server that ignores the flag would accumulate gradients.
  */
 export function encodeForward(call: LossCall, key: "forward_input" | "forward_backward_input" = "forward_input"): PassPart[] {
+  // The data are encoded one by one, to measure their size, so the JSON around them is put together as text.
   const tail = `],"loss_fn":${JSON.stringify(call.name)},"loss_fn_config":${JSON.stringify(call.config)}}}`;
   return inParts(call.data.map(jsonDatum)).map((data) => ({
     count: data.length,
@@ -59,10 +60,12 @@ export function encodeForward(call: LossCall, key: "forward_input" | "forward_ba
 function inParts<T extends string | Uint8Array>(data: readonly T[]): T[][] {
   const parts: T[][] = [];
   let part: T[] = [];
+  /** Bytes of the current part; infinite before the first one, so that the first datum begins it. */
   let bytes = Infinity;
   for (const datum of data) {
     if (bytes + datum.length > MAX_BYTES || part.length === MAX_DATA) {
-      parts.push((part = []));
+      part = [];
+      parts.push(part);
       bytes = 0;
     }
     part.push(datum);
@@ -71,6 +74,7 @@ function inParts<T extends string | Uint8Array>(data: readonly T[]): T[][] {
   return parts;
 }
 
+/** Encodes a datum as JSON. */
 function jsonDatum({ input, targets, inputs }: Datum): string {
   const shape = [targets.length];
   const tensors = Object.entries(inputs).map(([name, data]) => [name, { data: [...data], dtype: "float32", shape }]);
@@ -119,6 +123,7 @@ function tensorEntry(writer: BinaryWriter, name: string, type: number, data: Flo
   });
 }
 
+/** Writes a field that is a message; `body` writes the fields of the message. */
 function message(writer: BinaryWriter, field: number, body: (writer: BinaryWriter) => unknown): void {
   writer.tag(field, WireType.LengthDelimited).fork();
   body(writer);
@@ -131,22 +136,23 @@ function bytesOf({ buffer, byteOffset, byteLength }: Int32Array | Float32Array |
 }
 
 /** Copies bytes to the start of a new buffer, because a typed array needs an aligned offset. */
-function copied(bytes: Uint8Array): ArrayBuffer {
+function alignedCopy(bytes: Uint8Array): ArrayBuffer {
   return new Uint8Array(bytes).buffer;
 }
 
 /** Returns the values of a message's field, and skips all other fields. */
-function valuesOf<T>(message: Uint8Array, wanted: number, read: (reader: BinaryReader) => T): T[] {
+function valuesOf<T>(message: Uint8Array, wantedField: number, read: (reader: BinaryReader) => T): T[] {
   const reader = new BinaryReader(message);
   const values: T[] = [];
   while (reader.pos < reader.len) {
     const [field, type] = reader.tag();
-    if (field === wanted) values.push(read(reader));
+    if (field === wantedField) values.push(read(reader));
     else reader.skip(type, field);
   }
   return values;
 }
 
+// As protobuf demands, the last value of a field that is not repeated counts; an absent field has its default.
 const allBytes = (message: Uint8Array, field: number) => valuesOf(message, field, (reader) => reader.bytes());
 const lastBytes = (message: Uint8Array, field: number) => allBytes(message, field).at(-1) ?? new Uint8Array();
 const lastInteger = (message: Uint8Array, field: number) => valuesOf(message, field, (reader) => reader.int32()).at(-1) ?? 0;
@@ -154,20 +160,21 @@ const lastInteger = (message: Uint8Array, field: number) => valuesOf(message, fi
 /** Returns the log-probabilities of a `ForwardBackwardOutput`, shape `[T − 1]` per datum. */
 export function decodePass(bytes: Uint8Array): Float32Array[] {
   const records = allBytes(bytes, 2).flatMap((output) => allBytes(output, 2));
-  const found = records.filter((record) => Buffer.from(lastBytes(record, 1)).toString() === "logprobs");
-  return found.flatMap((record) => batchedTensor(lastBytes(record, 2)));
+  const logprobs = records.filter((record) => Buffer.from(lastBytes(record, 1)).toString() === "logprobs");
+  return logprobs.flatMap((record) => batchedTensor(lastBytes(record, 2)));
 }
 
 /** Decodes a `BatchedTensor`: the concatenated data of all tensors, and the byte offset of each tensor. */
 function batchedTensor(bytes: Uint8Array): Float32Array[] {
   const [data, offsets, type] = [lastBytes(bytes, 1), lastBytes(bytes, 2), lastInteger(bytes, 3)];
   if (type !== FLOAT32 && type !== BFLOAT16) throw new EngineError(`The server sent log-probabilities of the unknown element type ${type}`);
-  const starts = new BigInt64Array(copied(offsets));
+  // Offset of each tensor, and of the end of the last one.
+  const starts = new BigInt64Array(alignedCopy(offsets));
   return Array.from({ length: Math.max(0, starts.length - 1) }, (_, i) => {
-    const part = copied(data.subarray(Number(starts[i]), Number(starts[i + 1])));
-    if (type === FLOAT32) return new Float32Array(part);
+    const tensor = alignedCopy(data.subarray(Number(starts[i]), Number(starts[i + 1])));
+    if (type === FLOAT32) return new Float32Array(tensor);
     // A bfloat16 is the upper half of a float32.
-    return new Float32Array(Uint32Array.from(new Uint16Array(part), (half) => half << 16).buffer);
+    return new Float32Array(Uint32Array.from(new Uint16Array(tensor), (half) => half << 16).buffer);
   });
 }
 
@@ -175,7 +182,7 @@ function batchedTensor(bytes: Uint8Array): Float32Array[] {
 export function decodeSample(bytes: Uint8Array): TinkerSequence[] {
   return allBytes(bytes, 1).map((sequence) => ({
     stop_reason: lastInteger(sequence, 1) === 1 ? "length" : "stop",
-    tokens: [...new Int32Array(copied(lastBytes(sequence, 2)))],
-    logprobs: [...new Float32Array(copied(lastBytes(sequence, 3)))],
+    tokens: [...new Int32Array(alignedCopy(lastBytes(sequence, 2)))],
+    logprobs: [...new Float32Array(alignedCopy(lastBytes(sequence, 3)))],
   }));
 }

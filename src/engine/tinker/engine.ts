@@ -11,7 +11,7 @@ import { checkSupported, sampleSequence, type SamplingTarget, toSeed } from "./s
 import { ServerModel } from "./server-model.ts";
 import { SERVERS, serverNamed, type TinkerServer } from "./servers.ts";
 import { TinkerSession } from "./session.ts";
-import { readSavedState, type SavedState, writeSavedState } from "./state.ts";
+import { readSavedState, writeSavedState } from "./state.ts";
 import { Trainable, type TrainableContext } from "./trainable.ts";
 import { TinkerTransport } from "./transport.ts";
 
@@ -33,6 +33,9 @@ export interface TinkerEngineOptions {
   /** Time after which a call fails if the server cannot be reached or is overloaded, in milliseconds. @default 120000 */
   readonly patienceMs?: number | undefined;
 }
+
+/** Maximum time that `close` waits for the server to unload models, in milliseconds. */
+const CLOSE_PATIENCE_MS = 5_000;
 
 /**
  * Connects to a Tinker-protocol server and opens a session.
@@ -75,7 +78,10 @@ class TinkerEngine implements Engine {
   readonly #policies = new Map<string, LivePolicy>();
 
   constructor(url: string, bases: Awaited<ReturnType<typeof matchBases>>, session: TinkerSession, context: TrainableContext) {
-    [this.#url, this.#bases, this.#session, this.#context] = [url, bases, session, context];
+    this.#url = url;
+    this.#bases = bases;
+    this.#session = session;
+    this.#context = context;
   }
 
   capabilities() {
@@ -108,20 +114,16 @@ class TinkerEngine implements Engine {
     const server = await this.#newModel(base, lora.rank, seed, state?.weights ?? null, signal);
     if (lora.alpha !== undefined && lora.alpha !== server.alpha) {
       await server.discard();
-      const its = server.alpha ?? "of its own choice";
-      throw new UnsupportedError(`The Tinker server scales adapters by alpha ${its}, not ${lora.alpha}; leave alpha out`, {
+      const serverAlpha = server.alpha ?? "of its own choice";
+      throw new UnsupportedError(`The Tinker server scales adapters by alpha ${serverAlpha}, not ${lora.alpha}; leave alpha out`, {
         param: "lora.alpha",
       });
     }
     const trainable = new Trainable(server, this.#context);
     if (state !== null) trainable.replace(server, { step: state.step, serverStep: state.server_step });
     const handle: ModelHandle = { id: randomUUID(), base };
-    this.#models.set(handle.id, {
-      handle,
-      rank: lora.rank,
-      trainable,
-      saved: state === null ? unsaved() : { weights: state.weights, sampler: state.sampler },
-    });
+    const saved = state === null ? unsaved() : { weights: state.weights, sampler: state.sampler };
+    this.#models.set(handle.id, { handle, rank: lora.rank, trainable, saved });
     return handle;
   }
 
@@ -164,31 +166,19 @@ class TinkerEngine implements Engine {
     const weights = await this.#save(live, signal);
     const sampler = this.#context.traits.policies === "snapshot" ? await this.#snapshot(live, signal) : null;
     const { step, serverStep, server } = trainable;
-    const state: SavedState = {
-      format: 1,
-      server: this.#url,
-      base: model.base,
-      rank,
-      alpha: server.alpha,
-      weights,
-      sampler,
-      step,
-      server_step: serverStep,
-    };
-    await writeSavedState(path, state);
+    const identity = { format: 1, server: this.#url, base: model.base, rank, alpha: server.alpha } as const;
+    await writeSavedState(path, { ...identity, weights, sampler, step, server_step: serverStep });
   }
 
   async loadState(model: ModelHandle, path: string, { signal }: CallOptions = {}): Promise<void> {
     const live = this.#model(model);
     const { trainable, rank } = live;
     const state = await readSavedState(path, { server: this.#url, base: model.base, rank });
-    const old = trainable.server;
-    trainable.replace(await this.#newModel(model.base, rank, 0, state.weights, signal), {
-      step: state.step,
-      serverStep: state.server_step,
-    });
+    const replaced = trainable.server;
+    const loaded = await this.#newModel(model.base, rank, 0, state.weights, signal);
+    trainable.replace(loaded, { step: state.step, serverStep: state.server_step });
     live.saved = { weights: state.weights, sampler: state.sampler };
-    await old.discard();
+    await replaced.discard();
   }
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
@@ -219,10 +209,12 @@ class TinkerEngine implements Engine {
     checkSampling(prompt, params, { ...info, maxTopLogprobs: this.capabilities().maxTopLogprobs });
     checkSupported(params);
     const maxTokens = Math.min(params.maxTokens, info.contextLength - prompt.length);
+    const earlierRequests = live.requests;
+    live.requests++;
     live.running++;
     try {
       const { transport, encoding } = this.#context;
-      const request = { target: live.target, number: live.requests++, prompt, params, maxTokens };
+      const request = { target: live.target, number: earlierRequests, prompt, params, maxTokens };
       for (const token of await sampleSequence(transport, encoding, request, signal)) {
         signal?.throwIfAborted();
         yield token;
@@ -250,33 +242,35 @@ class TinkerEngine implements Engine {
   async close(): Promise<void> {
     this.#session.close();
     const servers = [...this.#models.values()].map(({ trainable }) => trainable.server);
-    const own = [...this.#policies.values()].flatMap((policy) => policy.own ?? []);
-    [this.#models, this.#policies].forEach((map) => map.clear());
+    const ownModels = [...this.#policies.values()].flatMap((policy) => policy.ownModel ?? []);
+    this.#models.clear();
+    this.#policies.clear();
     // Optional: the server also unloads the models when the heartbeats stop, but later.
     await Promise.race([
-      Promise.all([...servers, ...own].map((server) => server.discard())),
+      Promise.all([...servers, ...ownModels].map((server) => server.discard())),
       new Promise((resolve) => setTimeout(resolve, CLOSE_PATIENCE_MS).unref()),
     ]);
     await this.#context.transport.close();
   }
 
+  /** Returns the state of a model. @throws NotFoundError `E_NOT_FOUND` if it was unloaded. */
   #model({ id }: ModelHandle): LiveModel {
     const live = this.#models.get(id);
     if (live === undefined) throw new NotFoundError(`The engine holds no trainable model "${id}"; it was unloaded`);
     return live;
   }
 
-  /** Registers a policy. @param own - Model on the server that is unloaded with the policy. @default none */
-  #addPolicy(base: string, target: SamplingTarget, own: ServerModel | null = null): PolicyVersion {
+  /** Registers a policy. @param ownModel - Model on the server that is unloaded with the policy. @default none */
+  #addPolicy(base: string, target: SamplingTarget, ownModel: ServerModel | null = null): PolicyVersion {
     const id = randomUUID();
-    this.#policies.set(id, { base, target, own, requests: 0, running: 0, isReleased: false });
+    this.#policies.set(id, { base, target, ownModel, requests: 0, running: 0, isReleased: false });
     return { id, base };
   }
 
   /** Removes a released policy, and its own model on the server, when its last request has ended. */
   async #drop(id: string, live: LivePolicy): Promise<void> {
     if (live.running > 0 || !this.#policies.delete(id)) return;
-    await live.own?.unload();
+    await live.ownModel?.unload();
   }
 
   /** Creates a model on the server and loads saved weights and moments into it, if given. */
@@ -296,31 +290,32 @@ class TinkerEngine implements Engine {
 
   /** Saves the training state under a new name and returns the name; reuses the last save if nothing changed since. */
   async #save(live: LiveModel, signal: AbortSignal | undefined): Promise<string> {
+    // The object may be replaced while the save is in progress; see `LiveModel.saved`.
     const { saved } = live;
-    return (saved.weights ??= await this.#saveAs("save_weights", live, signal));
+    saved.weights ??= await this.#saveAs("save_weights", live, signal);
+    return saved.weights;
   }
 
   /** Saves the sampling weights under a new name and returns the name; reuses the last save if nothing changed since. */
   async #snapshot(live: LiveModel, signal: AbortSignal | undefined): Promise<string> {
     const { saved } = live;
-    return (saved.sampler ??= await this.#saveAs("save_weights_for_sampler", live, signal));
+    saved.sampler ??= await this.#saveAs("save_weights_for_sampler", live, signal);
+    return saved.sampler;
   }
 
+  /** Runs an operation that saves weights under a new name, and returns the name. */
   async #saveAs(operation: string, { trainable }: LiveModel, signal: AbortSignal | undefined): Promise<string> {
     return (await trainable.server.runJson(operation, { path: randomUUID() }, savedAnswer, signal)).path;
   }
 
   /** Creates a policy with its own copy of the model on the server. */
   async #copy(base: string, rank: number, weights: string, signal: AbortSignal | undefined): Promise<PolicyVersion> {
-    const own = await this.#newModel(base, rank, 0, weights, signal);
+    const copy = await this.#newModel(base, rank, 0, weights, signal);
     try {
-      return this.#addPolicy(base, { sampling_session_id: await own.saveForSampling(signal) }, own);
+      return this.#addPolicy(base, { sampling_session_id: await copy.saveForSampling(signal) }, copy);
     } catch (error) {
-      await own.discard();
+      await copy.discard();
       throw error;
     }
   }
 }
-
-/** Maximum time that `close` waits for the server to unload models, in milliseconds. */
-const CLOSE_PATIENCE_MS = 5_000;

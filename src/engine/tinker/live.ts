@@ -4,7 +4,7 @@ import type { SamplingTarget } from "./sampler.ts";
 import type { ServerModel } from "./server-model.ts";
 import type { Trainable } from "./trainable.ts";
 
-/** Model of a session. */
+/** Trainable model of a session. */
 export interface LiveModel {
   readonly handle: ModelHandle;
   readonly rank: number;
@@ -30,7 +30,7 @@ export interface LivePolicy {
   readonly base: string;
   readonly target: SamplingTarget;
   /** Model on the server that only this policy uses; null if the policy needs none. */
-  readonly own: ServerModel | null;
+  readonly ownModel: ServerModel | null;
   /** Number of requests so far, also ended ones. */
   requests: number;
   /** Number of requests that have not ended. */

@@ -89,11 +89,12 @@ export async function sampleSequence(
   return toTokens(sequence);
 }
 
+/** Returns the tokens of a sequence; the last one has the reason why sampling stopped. */
 function toTokens({ tokens, logprobs, stop_reason: reason }: TinkerSequence): SampledToken[] {
   if (tokens.length === 0 || tokens.length !== logprobs.length)
     throw new EngineError(`The Tinker server sampled ${tokens.length} tokens with ${logprobs.length} log-probabilities`);
-  const broken = logprobs.findIndex(Number.isNaN);
-  if (broken >= 0) throw new NonFiniteError(`The Tinker server gave NaN for the log-probability of sampled token ${broken}`);
+  const firstNaN = logprobs.findIndex(Number.isNaN);
+  if (firstNaN >= 0) throw new NonFiniteError(`The Tinker server gave NaN for the log-probability of sampled token ${firstNaN}`);
   return zip(tokens, logprobs).map(([id, logprob], i): SampledToken => {
     const token = { id, logprob, top: [] };
     return i === tokens.length - 1 ? { ...token, finish: reason } : token;

@@ -14,12 +14,16 @@ export class ServerModel {
   readonly alpha: number | null;
   readonly #transport: TinkerTransport;
   readonly #session: TinkerSession;
+  /** Sequence number of the latest operation; the first one has number 1. */
   #lastSequence = 0;
-  /** Submission of the latest operation; never rejects. */
-  #turn: Promise<unknown> = Promise.resolve();
+  /** Submission of the latest operation, which the next one waits for; never rejects. */
+  #lastSubmission: Promise<unknown> = Promise.resolve();
 
   private constructor(transport: TinkerTransport, session: TinkerSession, created: { readonly id: string; readonly alpha: number | null }) {
-    [this.#transport, this.#session, this.id, this.alpha] = [transport, session, created.id, created.alpha];
+    this.#transport = transport;
+    this.#session = session;
+    this.id = created.id;
+    this.alpha = created.alpha;
   }
 
   /**
@@ -43,6 +47,7 @@ export class ServerModel {
     }
   }
 
+  /** Creates a model and waits for it. */
   static async #create(
     transport: TinkerTransport,
     session: TinkerSession,
@@ -64,12 +69,13 @@ export class ServerModel {
     body: (address: PassAddress) => Body,
     { accepts, signal }: { readonly accepts?: string | undefined; readonly signal?: AbortSignal | undefined } = {},
   ): Promise<TinkerAnswer> {
-    const submitted = this.#turn.then(() => {
+    const submission = this.#lastSubmission.then(() => {
       signal?.throwIfAborted();
-      return this.#transport.submit(path, body({ modelId: this.id, sequence: ++this.#lastSequence }), { signal });
+      this.#lastSequence++;
+      return this.#transport.submit(path, body({ modelId: this.id, sequence: this.#lastSequence }), { signal });
     });
-    this.#turn = submitted.catch(() => undefined);
-    const { request_id: request } = await submitted;
+    this.#lastSubmission = submission.catch(() => undefined);
+    const { request_id: request } = await submission;
     return this.#transport.future(request, path, { ...(accepts === undefined ? {} : { accepts }), signal });
   }
 
@@ -87,7 +93,7 @@ export class ServerModel {
 
   /** Unloads the model. A missing model is not an error: an unload has no sequence number and is repeated if its response is lost. */
   async unload(): Promise<void> {
-    await this.#turn;
+    await this.#lastSubmission;
     try {
       const { request_id: request } = await this.#transport.submit("unload_model", json({ model_id: this.id, type: "unload_model" }));
       await this.#transport.future(request, "unload_model");

@@ -11,16 +11,18 @@ export class TinkerSession {
   readonly #transport: TinkerTransport;
   readonly #heartbeat: NodeJS.Timeout;
   #id: string;
-  #numbers = 0;
+  /** Number of calls of {@link next}. */
+  #usedNumbers = 0;
 
   private constructor(transport: TinkerTransport, id: string, heartbeatMs: number) {
-    [this.#transport, this.#id] = [transport, id];
+    this.#transport = transport;
+    this.#id = id;
     this.#heartbeat = setInterval(() => void this.#beat(heartbeatMs), heartbeatMs).unref();
   }
 
   /** Opens a session. @param heartbeatMs - Period of heartbeats in milliseconds. @default 10000 */
   static async open(transport: TinkerTransport, heartbeatMs = HEARTBEAT_MS): Promise<TinkerSession> {
-    return new TinkerSession(transport, await create(transport), heartbeatMs);
+    return new TinkerSession(transport, await createSession(transport), heartbeatMs);
   }
 
   /** Current identifier of the session on the server. */
@@ -28,9 +30,9 @@ export class TinkerSession {
     return this.#id;
   }
 
-  /** Returns the next number for a model or sampler; each number is used once. */
+  /** Returns the next number for a model or sampler, from 0; each number is used once. */
   next(): number {
-    return this.#numbers++;
+    return this.#usedNumbers++;
   }
 
   /** Stops the heartbeats; the server then ends the session. */
@@ -48,12 +50,14 @@ export class TinkerSession {
       await this.#transport.post("session_heartbeat", json({ session_id: this.#id, type: "session_heartbeat" }), doneAnswer, { signal });
     } catch (error) {
       if (!(error instanceof NotFoundError)) return;
-      this.#id = await create(this.#transport, signal).catch(() => this.#id);
+      this.#id = await createSession(this.#transport, signal).catch(() => this.#id);
     }
   }
 }
 
-async function create(transport: TinkerTransport, signal?: AbortSignal): Promise<string> {
+/** Creates a session on the server and returns its identifier. */
+async function createSession(transport: TinkerTransport, signal?: AbortSignal): Promise<string> {
   const request = { tags: [], user_metadata: null, sdk_version: "whetstone", type: "create_session" };
-  return (await transport.post("create_session", json(request), sessionAnswer, { signal })).session_id;
+  const { session_id: id } = await transport.post("create_session", json(request), sessionAnswer, { signal });
+  return id;
 }

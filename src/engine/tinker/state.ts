@@ -4,8 +4,10 @@ import { join } from "node:path";
 import { z } from "zod";
 import { DataError } from "../../base/errors.ts";
 
+/** Name of the file with the state. */
 const FILE = "tinker.json";
 
+/** Contents of `tinker.json`. */
 const savedState = z.strictObject({
   format: z.literal(1),
   /** Address of the server. */
@@ -23,8 +25,8 @@ const savedState = z.strictObject({
   server_step: z.int(),
 });
 
-/** Contents of `tinker.json`. */
-export type SavedState = z.infer<typeof savedState>;
+/** Saved state of a model: its names on the server, and its step counts. */
+type SavedState = z.infer<typeof savedState>;
 
 /** Writes a state into an existing directory and syncs the file to disk. */
 export async function writeSavedState(directory: string, state: SavedState): Promise<void> {

@@ -11,8 +11,8 @@ import type { TinkerTransport } from "./transport.ts";
 import { ADAM_DEFAULTS, completeAdam } from "../../base/training-rows.ts";
 import { zip } from "../../base/util/values.ts";
 
-/** Rows of one forward-backward call, as sent to the server. */
-interface Sent {
+/** Forward-backward call, as sent to the server. */
+interface SentCall {
   readonly rows: readonly Row[];
   readonly loss: LossSpec;
   /** Number of sequences per optimizer step that the loss was scaled for. */
@@ -39,8 +39,8 @@ export class Trainable {
   serverStep = 0;
   readonly #context: TrainableContext;
   /** Calls since the last step; the server has accumulated their gradients. */
-  #sent: Sent[] = [];
-  /** Number of sequences in `#sent`. */
+  #sentCalls: SentCall[] = [];
+  /** Number of sequences in `#sentCalls`. */
   #sequences = 0;
   /** Whether the state of the model on the server is unknown, because a call is running or has failed. */
   #isUncertain = false;
@@ -52,8 +52,10 @@ export class Trainable {
 
   /** Continues with a model on the server into which a saved state was loaded. */
   replace(server: ServerModel, steps: { readonly step: number; readonly serverStep: number }): void {
-    [this.server, this.step, this.serverStep] = [server, steps.step, steps.serverStep];
-    this.#forget();
+    this.server = server;
+    this.step = steps.step;
+    this.serverStep = steps.serverStep;
+    this.#forgetCalls();
   }
 
   /** Computes log-probabilities of the trained tokens of every row; other tokens get 0. */
@@ -69,11 +71,10 @@ export class Trainable {
   async forwardBackward(rows: readonly Row[], loss: LossSpec, signal: AbortSignal | undefined): ReturnType<Engine["forwardBackward"]> {
     this.#requireCertain();
     requireNoEntropyBonus(loss);
-    const known = needsOldLogprobs(rows, loss) ? withOldLogprobs(rows, await this.forward(rows, signal)) : rows;
-    const trained = known.filter(isTrained);
+    const completeRows = needsOldLogprobs(rows, loss) ? withOldLogprobs(rows, await this.forward(rows, signal)) : rows;
     // Gradients that are not finite stay on the server, so the model cannot be used after a failure.
-    const logprobs = await this.#uncertainUntil(this.#sendFinite(rows, trained, loss, signal));
-    const tokens = rows.reduce((sum, { weights }) => sum + weights.reduce((count, weight) => count + (weight === 0 ? 0 : 1), 0), 0);
+    const logprobs = await this.#uncertainUntil(this.#sendFinite(rows, completeRows.filter(isTrained), loss, signal));
+    const tokens = rows.reduce((sum, { weights }) => sum + weights.filter((weight) => weight !== 0).length, 0);
     return { logprobs, metrics: { loss: lossValue(rows, loss, logprobs), tokens, entropy: NaN } };
   }
 
@@ -86,15 +87,15 @@ export class Trainable {
     if (this.#context.traits.reduction === "sequence-mean") await this.#evenOut(signal);
     // The server's bias correction uses its own step count. If a reset made the counts differ, learning rate, ε and weight decay are
     // adjusted so that the update equals one computed with the count here.
-    const [own, its] = [this.step + 1, this.serverStep + 1];
-    const rootRatio = Math.sqrt((1 - beta2 ** own) / (1 - beta2 ** its));
-    const rate = (learningRate * rootRatio * (1 - beta1 ** its)) / (1 - beta1 ** own);
+    const step = this.step + 1;
+    const serverStep = this.serverStep + 1;
+    const rootRatio = Math.sqrt((1 - beta2 ** step) / (1 - beta2 ** serverStep));
+    const rate = (learningRate * rootRatio * (1 - beta1 ** serverStep)) / (1 - beta1 ** step);
     const decay = rate === 0 ? 0 : (weightDecay * learningRate) / rate;
-    const gradNorm = await this.#uncertainUntil(
-      this.#step({ learning_rate: rate, beta1, beta2, eps: epsilon * rootRatio, weight_decay: decay, grad_clip_norm: maxGradNorm }, signal),
-    );
-    this.step = own;
-    return { gradNorm, step: own };
+    const adamParams = { learning_rate: rate, beta1, beta2, eps: epsilon * rootRatio, weight_decay: decay, grad_clip_norm: maxGradNorm };
+    const gradNorm = await this.#uncertainUntil(this.#step(adamParams, signal));
+    this.step = step;
+    return { gradNorm, step };
   }
 
   /**
@@ -104,8 +105,8 @@ export class Trainable {
   async resetOptimizer(signal: AbortSignal | undefined): Promise<void> {
     this.#requireCertain();
     const zeroing = { learning_rate: 0, beta1: 0, beta2: 0, eps: ADAM_DEFAULTS.epsilon, weight_decay: 0, grad_clip_norm: 0 };
-    const steps = this.#sent.length > 0 ? 2 : 1;
-    for (let done = 0; done < steps; done++) await this.#uncertainUntil(this.#step(zeroing, signal));
+    const stepCount = this.#sentCalls.length > 0 ? 2 : 1;
+    for (let taken = 0; taken < stepCount; taken++) await this.#uncertainUntil(this.#step(zeroing, signal));
     this.step = 0;
   }
 
@@ -115,7 +116,7 @@ export class Trainable {
     if (this.#context.traits.reduction === "sum" && Object.keys(metrics ?? {}).some((name) => name.startsWith("skyrl.ai/")))
       throw new EngineError("The Tinker server is SkyRL, whose losses are means; start the engine with the server kind skyrl");
     this.serverStep++;
-    this.#forget();
+    this.#forgetCalls();
     const norm = Object.entries(metrics ?? {}).find(([name]) => /(^|[/:.])grad(ient)?_norm(:|$)/.test(name))?.[1];
     // Servers write NaN as null, because JSON has no NaN.
     if (norm === null) throw new NonFiniteError("Expected a finite gradient norm, the Tinker server reported null");
@@ -128,21 +129,23 @@ export class Trainable {
    * a scale such that both scales add up to the doubled number of sequences.
    */
   async #evenOut(signal: AbortSignal | undefined): Promise<void> {
-    if (this.#sent.every(({ scale }) => scale === this.#sequences)) return;
+    if (this.#sentCalls.every(({ scale }) => scale === this.#sequences)) return;
     const total = 2 * this.#sequences;
-    for (const { rows, loss, scale } of [...this.#sent]) await this.#uncertainUntil(this.#send(rows, loss, total - scale, signal));
+    for (const { rows, loss, scale } of [...this.#sentCalls]) await this.#uncertainUntil(this.#send(rows, loss, total - scale, signal));
   }
 
+  /** Sends a forward-backward call of the trained rows; returns finite log-probabilities, aligned with all `rows`. */
   async #sendFinite(rows: readonly Row[], trained: readonly Row[], loss: LossSpec, signal: AbortSignal | undefined): Promise<Logprobs[]> {
     const logprobs = aligned(rows, await this.#send(trained, loss, this.#sequences + trained.length, signal));
     requireFiniteLogprobs(logprobs);
     return logprobs;
   }
 
+  /** Sends a forward-backward call and records it. Returns log-probabilities `[T − 1]` of each row. */
   async #send(rows: readonly Row[], loss: LossSpec, scale: number, signal: AbortSignal | undefined): Promise<Float32Array[]> {
     const { traits, encoding } = this.#context;
     const logprobs = await this.#pass("forward_backward", encodePass(lossCall(rows, loss, traits.reduction, scale), encoding), signal);
-    this.#sent.push({ rows, loss, scale });
+    this.#sentCalls.push({ rows, loss, scale });
     this.#sequences += rows.length;
     return logprobs;
   }
@@ -181,8 +184,10 @@ export class Trainable {
   }
 
   /** Forgets the calls since the last step, whose gradients the server no longer has. */
-  #forget(): void {
-    [this.#sent, this.#sequences, this.#isUncertain] = [[], 0, false];
+  #forgetCalls(): void {
+    this.#sentCalls = [];
+    this.#sequences = 0;
+    this.#isUncertain = false;
   }
 }
 
@@ -195,10 +200,10 @@ function withOldLogprobs(rows: readonly Row[], current: readonly Logprobs[]): Ro
 }
 
 /** Expands log-probabilities `[T − 1]` of the trained rows to `[T]` of all rows, with 0 where the weight is 0. */
-function aligned(rows: readonly Row[], found: readonly Float32Array[]): Logprobs[] {
-  let next = 0;
+function aligned(rows: readonly Row[], ofTrainedRows: readonly Float32Array[]): Logprobs[] {
+  const remaining = ofTrainedRows.values();
   return rows.map((row) => {
-    const logprobs = isTrained(row) ? found[next++]! : null;
+    const logprobs = isTrained(row) ? remaining.next().value! : null;
     return row.weights.map((weight, t) => (weight === 0 || logprobs === null ? 0 : logprobs[t - 1]!));
   });
 }

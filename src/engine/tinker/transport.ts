@@ -115,7 +115,7 @@ export class TinkerTransport {
       const answer = await this.#retried({ method: "POST", path: "/api/v1/retrieve_future", body, isPoll: true }, { signal, headers });
       if (answer === null) continue;
       if (answer.isProtobuf) return answer;
-      const unfinished = unfinishedAnswer.safeParse(bodyOf(answer.bytes));
+      const unfinished = unfinishedAnswer.safeParse(parsedBody(answer.bytes));
       if (!unfinished.success) return answer;
       if (!("error" in unfinished.data)) continue;
       const { error, category } = unfinished.data as { error: string; category?: string | null };
@@ -124,12 +124,19 @@ export class TinkerTransport {
     }
   }
 
-  /** Parses a JSON response. @throws EngineError `E_ENGINE` if the response does not match the schema. */
-  read<T>(answer: TinkerAnswer | null, schema: z.ZodType<T>, what: string): T {
-    const result = schema.safeParse(answer === null ? null : bodyOf(answer.bytes));
+  /**
+   * Parses a JSON response.
+   *
+   * @param operation - Name of the operation for the error message.
+   * @throws EngineError `E_ENGINE` if the response does not match the schema.
+   */
+  read<T>(answer: TinkerAnswer | null, schema: z.ZodType<T>, operation: string): T {
+    const result = schema.safeParse(answer === null ? null : parsedBody(answer.bytes));
     if (result.success) return result.data;
     const [issue] = result.error.issues;
-    throw new EngineError(`The answer to ${what} is not of the Tinker protocol: ${issue?.path.join(".") ?? ""} ${issue?.message ?? ""}`);
+    throw new EngineError(
+      `The answer to ${operation} is not of the Tinker protocol: ${issue?.path.join(".") ?? ""} ${issue?.message ?? ""}`,
+    );
   }
 
   /** Closes the connection. Calls in progress and later calls reject with `E_ENGINE`. */
@@ -195,7 +202,7 @@ export class TinkerTransport {
       return { isProtobuf: String(response.headers["content-type"] ?? "").includes("protobuf"), bytes };
     }
     if (request.isPoll === true && statusCode === 408) throw new StillPending();
-    throw toError(statusCode, request.path.replace("/api/v1/", ""), bodyOf(bytes));
+    throw toError(statusCode, request.path.replace("/api/v1/", ""), parsedBody(bytes));
   }
 }
 
@@ -208,13 +215,14 @@ interface Exchange {
   readonly isPoll?: boolean;
 }
 
+/** Returns the error of calls on a closed connection. */
 const closedError = (): EngineError => new EngineError("The engine on the Tinker server is closed");
 
 /** Thrown if a poll ends before the future has a result. */
 class StillPending extends Error {}
 
 /** Parses the body of an answer; null if it is not JSON. */
-function bodyOf(bytes: Uint8Array): unknown {
+function parsedBody(bytes: Uint8Array): unknown {
   return parseJson(Buffer.from(bytes).toString()) ?? null;
 }
 
@@ -226,10 +234,10 @@ const ERRORS: Readonly<Record<number, new (message: string) => WhetstoneError>> 
   422: ArgumentError,
 };
 
-/** Returns the error for an HTTP status. */
-function toError(status: number, what: string, body: unknown): WhetstoneError {
+/** Returns the error for an HTTP status of an operation. */
+function toError(status: number, operation: string, body: unknown): WhetstoneError {
   const reason = errorAnswer.safeParse(body);
-  const message = `The Tinker server answered ${what} with ${status}${reason.success ? `: ${reason.data}` : ""}`;
+  const message = `The Tinker server answered ${operation} with ${status}${reason.success ? `: ${reason.data}` : ""}`;
   const ErrorClass = ERRORS[status];
   if (ErrorClass !== undefined) return new ErrorClass(message);
   if (status === 401 || status === 403) return new ConfigError(`${message}. Check the API key of the engine`, { param: "engine" });

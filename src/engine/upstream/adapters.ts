@@ -27,6 +27,7 @@ export class UpstreamAdapters {
   readonly #upstream: Upstream;
   readonly #onFailure: (error: unknown) => void;
   readonly #adapters: Leases<string, Adapter>;
+  /** Unloads in progress, by the name of the adapter; they never reject. */
   readonly #unloads = new Map<string, Promise<void>>();
 
   /** @param onFailure - Called with the error if an adapter could not be unloaded. */
@@ -54,6 +55,7 @@ export class UpstreamAdapters {
     return { name, release, forget };
   }
 
+  /** Loads an adapter on the upstream. */
   async #load(name: string, path: string): Promise<Adapter> {
     // During an unload, the upstream would report that the adapter is already loaded and then unload it.
     await this.#unloads.get(name);
@@ -77,6 +79,7 @@ export class UpstreamAdapters {
     this.#unloads.set(name, unload);
   }
 
+  /** Unloads an adapter on the upstream. */
   async #unload(name: string): Promise<void> {
     const answer = await this.#upstream.post("/v1/unload_lora_adapter", JSON.stringify({ lora_name: name }), {});
     const text = await upstreamText(answer);

@@ -53,7 +53,9 @@ export interface CapabilitiesOptions {
 /** Fields that an upstream acts on, from its OpenAPI document, or else from OpenAI's list and one probe per additional field. */
 export class UpstreamCapabilities {
   readonly #options: CapabilitiesOptions;
+  /** Results of {@link supports} for fields that were probed, or are being probed. */
   readonly #probes = new Map<string, Promise<boolean>>();
+  /** Result of `#probeUnknown`; undefined until needed, and after an inconclusive probe. */
   #rejectsUnknown: Promise<boolean | null> | undefined;
 
   constructor(options: CapabilitiesOptions) {
@@ -85,10 +87,9 @@ export class UpstreamCapabilities {
     const described = this.describes(field);
     if (described !== null) return described;
     if (STANDARD_FIELDS.has(field)) return true;
-    const known = this.#probes.get(field);
-    if (known !== undefined) return known;
-    const probe = this.#probe(field, model);
-    const result = probe.then(
+    const earlierProbe = this.#probes.get(field);
+    if (earlierProbe !== undefined) return earlierProbe;
+    const result = this.#probe(field, model).then(
       (isSupported) => {
         // An inconclusive probe is repeated at the next call.
         if (isSupported === null) this.#probes.delete(field);
@@ -118,9 +119,10 @@ export class UpstreamCapabilities {
 
   /** Whether the server rejects unknown fields; null if it does not answer a plain request either. */
   async #probeUnknown(model: string): Promise<boolean | null> {
-    const rejects = await this.#rejects(model, { [UNKNOWN_FIELD]: INVALID_VALUE });
-    if (rejects !== true) return rejects;
-    return (await this.#rejects(model, {})) === false ? true : null;
+    const rejectsUnknownField = await this.#rejects(model, { [UNKNOWN_FIELD]: INVALID_VALUE });
+    if (rejectsUnknownField !== true) return rejectsUnknownField;
+    const rejectsPlainRequest = await this.#rejects(model, {});
+    return rejectsPlainRequest === false ? true : null;
   }
 
   /** Whether the server rejects a request: true for 400 and 422, false for 200, null for any other lasting outcome. */

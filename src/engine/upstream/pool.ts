@@ -82,15 +82,16 @@ export class UpstreamPool {
     const up = accepting.filter(({ isDown }) => !isDown);
     // If all servers could not answer, one of them may be back.
     const candidates = up.length > 0 ? up : accepting;
-    const byLoad = candidates.toSorted((a, b) => a.running - b.running);
-    if (session === null) return byLoad[0];
+    const [leastLoaded] = candidates.toSorted((a, b) => a.running - b.running);
+    if (session === null) return leastLoaded;
     const total = candidates.reduce((sum, { running }) => sum + running, 0);
+    // The request itself counts too.
     const capacity = Math.ceil((MAX_LOAD * (total + 1)) / candidates.length);
-    const bySession = candidates
+    const byRank = candidates
       .map((server) => ({ server, rank: rankOf(session, server.url) }))
       .toSorted((a, b) => (a.rank < b.rank ? -1 : 1))
       .map(({ server }) => server);
-    return bySession.find(({ running }) => running < capacity) ?? byLoad[0];
+    return byRank.find(({ running }) => running < capacity) ?? leastLoaded;
   }
 
   /** Closes the connections; requests in progress fail. */
@@ -99,7 +100,7 @@ export class UpstreamPool {
   }
 }
 
-/** Rank of a server for a session, the same in every process (rendezvous hashing). */
+/** Returns the rank of a server for a session (rendezvous hashing), the same in every process. A session prefers the lowest rank. */
 function rankOf(session: string, url: string): string {
   return createHash("sha256").update(`${url} ${session}`).digest("hex");
 }
@@ -114,10 +115,10 @@ export async function connectPool(options: UpstreamOptions, onFailure: (error: u
   const urls = [options.url].flat();
   if (new Set(urls).size < urls.length)
     throw new ConfigError(`Expected different addresses of upstream servers, got one twice: ${urls.join(", ")}`, { param: "upstream.url" });
-  const settled = await Promise.allSettled(urls.map((url) => connectUpstream(url, options)));
-  const connected = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  const connections = await Promise.allSettled(urls.map((url) => connectUpstream(url, options)));
+  const connected = connections.flatMap((connection) => (connection.status === "fulfilled" ? [connection.value] : []));
   try {
-    const failed = settled.find((each) => each.status === "rejected");
+    const failed = connections.find((connection) => connection.status === "rejected");
     if (failed !== undefined) throw failed.reason;
     return new UpstreamPool(connected, onFailure);
   } catch (error) {

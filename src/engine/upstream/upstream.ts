@@ -75,6 +75,7 @@ export interface Upstream {
 const servedList = z.looseObject({
   data: z.array(z.looseObject({ id: z.string(), parent: z.string().nullish(), max_model_len: z.int().positive().nullish() })),
 });
+/** Model or adapter that the server lists. */
 type ServedEntry = z.infer<typeof servedList>["data"][number];
 
 /** Timeout of requests that read the server's properties, in milliseconds. */
@@ -89,98 +90,120 @@ const START_TIMEOUT_MS = 10_000;
  *   does not serve one of `models`.
  */
 export async function connectUpstream(address: string, options: UpstreamOptions): Promise<Upstream> {
-  const url = URL.canParse(address) ? new URL(address) : null;
-  if (url === null || !/^https?:$/.test(url.protocol))
-    throw new ConfigError(`Expected the upstream to be an http or https address, got \`${address}\``, { param: "upstream.url" });
-  const root = url.pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
-  const timeoutMs = options.timeoutMs ?? 600_000;
-  // A stream may pause for as long as a response may take to begin.
-  const agent = new Agent({ headersTimeout: timeoutMs, bodyTimeout: timeoutMs });
-  const authorization = options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` };
-  const get = async (path: string): Promise<{ status: number; body: unknown }> => {
-    const { statusCode, body } = await agent.request({
-      origin: url.origin,
-      path: root + path,
-      method: "GET",
-      headers: authorization,
-      headersTimeout: START_TIMEOUT_MS,
-    });
-    const text = await body.text();
-    return { status: statusCode, body: statusCode === 200 ? (parseJson(text) ?? null) : null };
-  };
+  const http = new HttpClient(address, options);
   try {
-    const { models, entries } = await served(get, { url: address, models: options.models });
+    const { models, entries } = await readServedModels(http, { url: address, models: options.models });
     const lengths = new Map(entries.map((entry) => [entry.id, entry.max_model_len ?? null]));
-    const described = describedFields((await get("/openapi.json").catch(() => null))?.body);
-    const upstream: Upstream = {
+    const openApi = await http.get("/openapi.json").catch(() => null);
+    return {
       url: address,
       baseModels: models,
       options,
       contextLengthOf: (base) => lengths.get(models.get(base) ?? "") ?? null,
       capabilities: new UpstreamCapabilities({
-        described,
+        described: describedFields(openApi?.body),
         supportedFields: options.supportedFields,
         refusedFields: options.refusedFields,
         async ask(body) {
-          const answer = await upstream.post("/v1/chat/completions", JSON.stringify(body), {
-            signal: AbortSignal.timeout(START_TIMEOUT_MS),
-          });
+          const signal = AbortSignal.timeout(START_TIMEOUT_MS);
+          const answer = await http.post("/v1/chat/completions", JSON.stringify(body), { signal });
           await upstreamText(answer);
           return answer.status;
         },
       }),
-      async post(path, body, { signal, requestId }) {
-        let answer: Dispatcher.ResponseData;
-        try {
-          answer = await agent.request({
-            origin: url.origin,
-            path: root + path,
-            method: "POST",
-            headers: {
-              ...authorization,
-              "content-type": "application/json",
-              ...(requestId === undefined ? {} : { "x-request-id": requestId }),
-            },
-            body,
-            signal: signal ?? null,
-          });
-        } catch (cause) {
-          signal?.throwIfAborted();
-          if (isAbort(cause)) throw cause;
-          throw new OverloadedError("The server that samples this model cannot be reached; send the request again in a moment", {
-            cause,
-            retryable: true,
-          });
-        }
-        const header = (name: string): string | null => {
-          const value = answer.headers[name];
-          return Array.isArray(value) ? (value[0] ?? null) : (value ?? null);
-        };
-        return {
-          status: answer.statusCode,
-          contentType: header("content-type") ?? "application/json",
-          retryAfter: header("retry-after"),
-          body: answer.body as AsyncIterable<Uint8Array>,
-        };
-      },
-      close: () => agent.destroy(),
+      post: (path, body, postOptions) => http.post(path, body, postOptions),
+      close: () => http.close(),
     };
-    return upstream;
   } catch (error) {
-    await agent.destroy();
+    await http.close();
     throw error;
   }
 }
 
+/** Requests to one server. */
+class HttpClient {
+  readonly #agent: Agent;
+  readonly #origin: string;
+  /** Path of the server's root, without `/v1`. */
+  readonly #rootPath: string;
+  readonly #authorization: Readonly<Record<string, string>>;
+
+  /** @throws ConfigError `E_CONFIG` if `address` is not an http or https address. */
+  constructor(address: string, { apiKey, timeoutMs = 600_000 }: UpstreamOptions) {
+    const url = URL.canParse(address) ? new URL(address) : null;
+    if (url === null || !/^https?:$/.test(url.protocol))
+      throw new ConfigError(`Expected the upstream to be an http or https address, got \`${address}\``, { param: "upstream.url" });
+    this.#origin = url.origin;
+    this.#rootPath = url.pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
+    this.#authorization = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
+    // A stream may pause for as long as a response may take to begin.
+    this.#agent = new Agent({ headersTimeout: timeoutMs, bodyTimeout: timeoutMs });
+  }
+
+  /** Reads a JSON document; `body` is null for another status than 200, and for text that is not JSON. */
+  async get(path: string): Promise<{ readonly status: number; readonly body: unknown }> {
+    const { statusCode, body } = await this.#agent.request({
+      origin: this.#origin,
+      path: this.#rootPath + path,
+      method: "GET",
+      headers: this.#authorization,
+      headersTimeout: START_TIMEOUT_MS,
+    });
+    const text = await body.text();
+    return { status: statusCode, body: statusCode === 200 ? (parseJson(text) ?? null) : null };
+  }
+
+  /** See {@link Upstream.post}. */
+  async post(path: string, body: string, { signal, requestId }: Parameters<Upstream["post"]>[2]): Promise<UpstreamAnswer> {
+    let answer: Dispatcher.ResponseData;
+    try {
+      answer = await this.#agent.request({
+        origin: this.#origin,
+        path: this.#rootPath + path,
+        method: "POST",
+        headers: {
+          ...this.#authorization,
+          "content-type": "application/json",
+          ...(requestId === undefined ? {} : { "x-request-id": requestId }),
+        },
+        body,
+        signal: signal ?? null,
+      });
+    } catch (cause) {
+      signal?.throwIfAborted();
+      if (isAbort(cause)) throw cause;
+      throw new OverloadedError("The server that samples this model cannot be reached; send the request again in a moment", {
+        cause,
+        retryable: true,
+      });
+    }
+    const header = (name: string): string | null => {
+      const value = answer.headers[name];
+      return Array.isArray(value) ? (value[0] ?? null) : (value ?? null);
+    };
+    return {
+      status: answer.statusCode,
+      contentType: header("content-type") ?? "application/json",
+      retryAfter: header("retry-after"),
+      body: answer.body as AsyncIterable<Uint8Array>,
+    };
+  }
+
+  /** Closes the connections; requests in progress fail. */
+  async close(): Promise<void> {
+    await this.#agent.destroy();
+  }
+}
+
 /** Reads the models that the server lists, and returns the base models to sample there with all entries of the list. */
-async function served(
-  get: (path: string) => Promise<{ readonly status: number; readonly body: unknown }>,
+async function readServedModels(
+  http: HttpClient,
   { url, models }: { readonly url: string; readonly models: UpstreamOptions["models"] },
 ): Promise<{ readonly models: ReadonlyMap<string, string>; readonly entries: readonly ServedEntry[] }> {
   const fail = (problem: string, cause?: unknown): never => {
     throw new ConfigError(`The upstream ${url} ${problem}`, { param: "upstream", cause });
   };
-  const { status, body } = await get("/v1/models").catch((cause: unknown) => fail("cannot be reached", cause));
+  const { status, body } = await http.get("/v1/models").catch((cause: unknown) => fail("cannot be reached", cause));
   if (status === 401 || status === 403) fail("refuses the key of this service; check `upstream.apiKey`");
   const list = servedList.safeParse(body);
   if (!list.success) return fail(`does not list its models: GET /v1/models answered ${status}`);
