@@ -63,6 +63,7 @@ export interface Architecture extends RopeRule {
 /** Module names of architectures with one matrix per projection. */
 const SEPARATE: ModuleNames = { fusedQkv: null, mlp: "mlp", fusedGateUp: null, down: "down_proj" };
 
+/** Properties of Llama, which all other architectures extend. */
 const LLAMA: Architecture = {
   defaultTheta: 10_000,
   localTheta: null,
@@ -96,6 +97,7 @@ const QWEN_WINDOW: WindowRule = {
 /** Window of Mistral models: in all layers. */
 const MISTRAL_WINDOW: WindowRule = { defaultSize: 4096, needsUseSlidingWindow: false, readsLayerTypes: false, layers: "all" };
 
+/** Properties of Mistral models, which have no biases. */
 const MISTRAL: Architecture = {
   ...LLAMA,
   defaultKvHeads: 8,
@@ -104,11 +106,13 @@ const MISTRAL: Architecture = {
   window: MISTRAL_WINDOW,
 };
 
+/** Properties of OLMo 2, which normalizes outputs instead of inputs. */
 const OLMO2: Architecture = { ...LLAMA, defaultNormEpsilon: 1e-5, mayHaveMlpBias: false, queryKeyNorm: "all", norms: "after" };
 
 /** Window of architectures in which some layers have none. */
 const LAYERED_WINDOW = { defaultSize: 4096, needsUseSlidingWindow: false, readsLayerTypes: true } as const;
 
+/** Properties of Granite models, which have four multipliers. */
 const GRANITE: Architecture = { ...LLAMA, scales: "granite" };
 
 /** Supported architectures by their name in `config.json`. */

@@ -25,20 +25,21 @@ export interface BaseCatalogOptions {
 
 /** Base models that an engine can load. */
 export class BaseCatalog {
-  readonly #named = new Map<string, BaseModelSpec>();
+  /** Sources of the known base models by identifier. */
+  readonly #known = new Map<string, BaseModelSpec>();
   readonly #allowedRoots: readonly string[] | "any";
   readonly #resolveBase: (base: string) => Promise<string | null>;
 
   /** @throws ConfigError `E_CONFIG` for a malformed source. */
   constructor({ baseModels, allowedRoots = [], resolveBase = () => Promise.resolve(null) }: BaseCatalogOptions) {
-    for (const [id, source] of Object.entries(baseModels)) this.#named.set(id, parseOption(source));
+    for (const [id, source] of Object.entries(baseModels)) this.#known.set(id, parseOption(source));
     this.#allowedRoots = allowedRoots;
     this.#resolveBase = resolveBase;
   }
 
   /** Identifiers of the known base models. */
   get ids(): string[] {
-    return [...this.#named.keys()];
+    return [...this.#known.keys()];
   }
 
   /**
@@ -47,7 +48,7 @@ export class BaseCatalog {
    * @throws ConfigError `E_CONFIG` for the first that does not.
    */
   async check(): Promise<void> {
-    const paths = [...this.#named].flatMap(([id, spec]) => (spec.kind === "path" ? [[id, absolutePath(spec.path)] as const] : []));
+    const paths = [...this.#known].flatMap(([id, spec]) => (spec.kind === "path" ? [[id, absolutePath(spec.path)] as const] : []));
     await checkDirectories(Object.fromEntries(paths));
   }
 
@@ -59,7 +60,7 @@ export class BaseCatalog {
    */
   async add(id: string, source: string): Promise<void> {
     const spec = parseBaseSource(source, "source");
-    const known = this.#named.get(id);
+    const known = this.#known.get(id);
     if (known !== undefined && nameOf(known) !== nameOf(spec))
       throw new ConflictError(
         `The base model '${id}' is known with another source. Choose another identifier, or stop the service and start it with this source`,
@@ -67,8 +68,8 @@ export class BaseCatalog {
       );
     if (known !== undefined) return;
     // A model of the hub is fetched when it is first used.
-    if (spec.kind !== "hub") await this.#pathOf(source, spec, false);
-    this.#named.set(id, spec);
+    if (spec.kind !== "hub") await this.#pathOf(source, spec, { isTrusted: false });
+    this.#known.set(id, spec);
   }
 
   /**
@@ -79,13 +80,18 @@ export class BaseCatalog {
    * @throws ArgumentError `E_ARGUMENT` for a malformed `hf:` or `ollama:` name.
    */
   async resolve(base: string): Promise<BaseSource> {
-    const known = this.#named.get(base);
-    const path = await this.#pathOf(base, known ?? parseBaseModel(base, "base_model"), known !== undefined);
+    const known = this.#known.get(base);
+    const path = await this.#pathOf(base, known ?? parseBaseModel(base, "base_model"), { isTrusted: known !== undefined });
     return { id: base, directory: path };
   }
 
-  /** @param isTrusted - Whether the source was added before, so that its path is not checked against the allowed directories. */
-  async #pathOf(base: string, spec: BaseModelSpec, isTrusted: boolean): Promise<string> {
+  /**
+   * Returns the directory or file of a source.
+   *
+   * @param base - Text that named the base model, for messages.
+   * @param options - `isTrusted`: whether the source was added before, so that its path is not checked against the allowed directories.
+   */
+  async #pathOf(base: string, spec: BaseModelSpec, { isTrusted }: { readonly isTrusted: boolean }): Promise<string> {
     switch (spec.kind) {
       case "path":
         return isTrusted ? absolutePath(spec.path) : this.#allowed(base, spec.path);
@@ -102,6 +108,7 @@ export class BaseCatalog {
     }
   }
 
+  /** Returns a path in the allowed directories. @throws NotFoundError `E_NOT_FOUND` for any other path. */
   async #allowed(base: string, path: string): Promise<string> {
     const roots = this.#allowedRoots === "any" ? [parse(path).root] : this.#allowedRoots;
     const allowed = isAbsolute(path) ? await allowedDirectory(path, roots) : null;
@@ -109,6 +116,7 @@ export class BaseCatalog {
     return allowed;
   }
 
+  /** Returns the error for a base model that does not exist or is not allowed. */
   #unknown(base: string): NotFoundError {
     const paths =
       this.#allowedRoots === "any"
@@ -121,6 +129,7 @@ export class BaseCatalog {
   }
 }
 
+/** Parses a source in the option `baseModels`. */
 function parseOption(source: string): BaseModelSpec {
   try {
     return parseBaseSource(source, "baseModels");

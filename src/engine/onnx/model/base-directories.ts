@@ -11,10 +11,10 @@ import { ConfigError } from "../../../base/errors.ts";
  */
 export async function checkDirectories(baseModels: Readonly<Record<string, string>>): Promise<void> {
   for (const [name, path] of Object.entries(baseModels)) {
-    const found = await whyNotBase(path);
-    if (found === null) continue;
+    const problem = await whyNotBase(path);
+    if (problem === null) continue;
     throw new ConfigError(
-      `Expected the base model "${name}" to be a directory in Hugging Face layout or a GGUF file, got ${path}, which ${found}`,
+      `Expected the base model "${name}" to be a directory in Hugging Face layout or a GGUF file, got ${path}, which ${problem}`,
       { param: "baseModels" },
     );
   }
@@ -40,21 +40,24 @@ async function whyNotBase(path: string): Promise<string | null> {
 
 /** Returns the real path of a directory with a `config.json`, or of a file, below one of the roots; null for any other path. */
 export async function allowedDirectory(path: string, allowedRoots: readonly string[]): Promise<string | null> {
-  const directory = await realpath(path).catch(() => null);
-  if (directory === null) return null;
+  // Real paths, so that a symbolic link cannot lead out of the roots.
+  const realPath = await realpath(path).catch(() => null);
+  if (realPath === null) return null;
   const roots = await Promise.all(allowedRoots.map((root) => realpath(root).catch(() => null)));
-  const isAllowed = roots.some((root) => root !== null && isInside(root, directory));
+  const isAllowed = roots.some((root) => root !== null && isInside(root, realPath));
   if (!isAllowed) return null;
-  // GGUF files in caches have digests as names.
-  const isModel = (await isFile(directory)) || (await isFile(join(directory, "config.json")));
-  return isModel ? directory : null;
+  // Any file may be a GGUF file: in caches, their names are digests.
+  const isModel = (await isFile(realPath)) || (await isFile(join(realPath, "config.json")));
+  return isModel ? realPath : null;
 }
 
+/** Whether a path lies below a root. */
 function isInside(root: string, path: string): boolean {
-  const way = relative(root, path);
-  return way !== "" && !way.startsWith("..") && !isAbsolute(way);
+  const relativePath = relative(root, path);
+  return relativePath !== "" && !relativePath.startsWith("..") && !isAbsolute(relativePath);
 }
 
+/** Whether a path is a regular file. */
 async function isFile(path: string): Promise<boolean> {
   return stat(path).then(
     (entry) => entry.isFile(),

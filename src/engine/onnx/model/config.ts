@@ -121,16 +121,7 @@ export async function readModelConfig(directory: string): Promise<ModelConfig> {
 export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   const architecture = architectureOf(raw, where);
   refuseUnsupported(raw, where, architecture);
-  const number = (key: string, fallback?: number): number => {
-    const value = raw[key] ?? fallback;
-    if (typeof value !== "number" || !Number.isFinite(value) || value <= 0) {
-      throw new DataError(`${where}: expected "${key}" to be a number > 0, got ${shown(raw[key])}`);
-    }
-    const max = MAX_VALUES[key];
-    if (max !== undefined && !(Number.isInteger(value) && value <= max))
-      throw new DataError(`${where}: expected "${key}" to be a whole number of at most ${max}, got ${value}`);
-    return value;
-  };
+  const number = (key: string, fallback?: number): number => positiveSetting(raw, where, key, fallback);
   const hiddenSize = number("hidden_size");
   const heads = number("num_attention_heads");
   const layers = number("num_hidden_layers");
@@ -138,7 +129,7 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   const contextLength = number("max_position_embeddings");
   const rope = parseRope(raw, where, { contextLength, headSize }, architecture);
   const unrotated = unrotatedLayers(raw, where, architecture, layers);
-  const windowed = { layers, contextLength, unrotatedLayers: unrotated, hasLocalRope: rope.localRope !== null };
+  const windowedModel = { layers, contextLength, unrotatedLayers: unrotated, hasLocalRope: rope.localRope !== null };
   const config: ModelConfig = {
     vocabularySize: number("vocab_size"),
     hiddenSize,
@@ -149,8 +140,8 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
     innerSize: number(architecture.innerSizeKey),
     ...rope,
     unrotatedLayers: unrotated,
-    window: parseWindow(raw, where, architecture.window, windowed),
-    attentionBias: architecture.alwaysHasQkvBias ? "qkv" : raw["attention_bias"] === true ? "all" : "none",
+    window: parseWindow(raw, where, architecture.window, windowedModel),
+    attentionBias: attentionBias(raw, architecture),
     hasMlpBias: raw["mlp_bias"] === true,
     queryKeyNorm: architecture.queryKeyNorm,
     norms: architecture.norms,
@@ -163,6 +154,30 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
     contextLength,
     initializerRange: number("initializer_range", 0.02),
   };
+  checkSizes(config, where);
+  return config;
+}
+
+/** Returns a number > 0 of the file, within the limit of its key. */
+function positiveSetting(raw: Raw, where: string, key: string, fallback?: number): number {
+  const value = raw[key] ?? fallback;
+  if (typeof value !== "number" || !Number.isFinite(value) || value <= 0) {
+    throw new DataError(`${where}: expected "${key}" to be a number > 0, got ${shown(raw[key])}`);
+  }
+  const max = MAX_VALUES[key];
+  if (max !== undefined && !(Number.isInteger(value) && value <= max))
+    throw new DataError(`${where}: expected "${key}" to be a whole number of at most ${max}, got ${value}`);
+  return value;
+}
+
+/** Returns the attention projections that have a bias. */
+function attentionBias(raw: Raw, { alwaysHasQkvBias }: Architecture): ModelConfig["attentionBias"] {
+  if (alwaysHasQkvBias) return "qkv";
+  return raw["attention_bias"] === true ? "all" : "none";
+}
+
+/** @throws DataError `E_DATA` for sizes that do not fit each other, and for rotary tables that would be too large. */
+function checkSizes(config: ModelConfig, where: string): void {
   if (config.heads % config.kvHeads !== 0 || config.headSize % 2 !== 0) {
     throw new DataError(
       `${where}: expected num_key_value_heads to divide num_attention_heads and an even head_dim, got ${config.kvHeads}, ${config.heads} and ${config.headSize}`,
@@ -174,7 +189,6 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
       `${where}: expected max_position_embeddings · head_dim to be at most ${MAX_ROTARY_SIZE}, got ${config.contextLength} · ${config.headSize}`,
     );
   }
-  return config;
 }
 
 /** Returns the architecture that the first entry of `architectures` names. */
@@ -195,15 +209,17 @@ function refuseUnsupported(raw: Raw, where: string, architecture: Architecture):
   const refuse = (key: string, expected: unknown): never => {
     throw new UnsupportedError(`${where}: "${key}": ${shown(raw[key])} is not supported; only ${JSON.stringify(expected)} is`);
   };
-  const given = (key: string) => raw[key] !== undefined && raw[key] !== null;
-  for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) if (given(key) && raw[key] !== allowed) refuse(key, allowed);
-  if (given("partial_rotary_factor") && raw["partial_rotary_factor"] !== 1 && !architecture.isPhi) refuse("partial_rotary_factor", 1);
+  const isGiven = (key: string) => raw[key] !== undefined && raw[key] !== null;
+  for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) if (isGiven(key) && raw[key] !== allowed) refuse(key, allowed);
+  if (isGiven("partial_rotary_factor") && raw["partial_rotary_factor"] !== 1 && !architecture.isPhi) refuse("partial_rotary_factor", 1);
   if (architecture.isHybrid) requireDense(raw, where);
-  const { key, name } = architecture.activation;
-  if (given(key) && raw[key] !== name) refuse(key, name);
-  const readBiases = { attention_bias: architecture.mayHaveAttentionBias, mlp_bias: architecture.mayHaveMlpBias };
-  for (const [key, isRead] of Object.entries(readBiases))
-    if (given(key) && raw[key] !== false && !(isRead && raw[key] === true)) refuse(key, false);
+  const { key: activationKey, name } = architecture.activation;
+  if (isGiven(activationKey) && raw[activationKey] !== name) refuse(activationKey, name);
+  const biases = { attention_bias: architecture.mayHaveAttentionBias, mlp_bias: architecture.mayHaveMlpBias };
+  for (const [key, mayBeTrue] of Object.entries(biases)) {
+    const isSupported = raw[key] === false || (mayBeTrue && raw[key] === true);
+    if (isGiven(key) && !isSupported) refuse(key, false);
+  }
 }
 
 /** Refuses Mamba layers and experts, which are the defaults of hybrid architectures. */

@@ -35,6 +35,7 @@ export function storedInputs({ parameters }: Layout, precision: DevicePrecision)
   return new Map(precision === "float32" ? [] : parameters.filter(isStoredAsFloat16).map(({ name }) => [name, "float16"]));
 }
 
+/** Whether a parameter is stored as float16 with that precision. */
 function isStoredAsFloat16({ kind }: Parameter): boolean {
   return kind === "matrix" || kind === "embedding";
 }
@@ -44,7 +45,9 @@ export class DeviceBases {
   readonly #memory: DeviceMemory;
   readonly #positions: (config: ModelConfig) => number;
   readonly #precision: DevicePrecision;
+  /** Rotary tables by the configuration of their model, as JSON. */
   readonly #rotary = new Leases<string, DeviceVector>({ dispose: (tables) => tables.release() });
+  /** Base models by directory, seed and precision, as JSON. */
   readonly #bases = new Leases<string, DeviceBase & { readonly release: () => void }>({ dispose: (base) => base.release() });
 
   /**
@@ -66,11 +69,11 @@ export class DeviceBases {
     const precision = isTrained ? "float32" : this.#precision;
     return this.#bases.lease(JSON.stringify([directory, freshSeed, precision]), async () => {
       const config = await readModelConfig(directory);
-      const whole = baseLayout(config);
-      const layout = cutLayout(whole, this.#memory.maxPieceBytes);
+      const wholeLayout = baseLayout(config);
+      const layout = cutLayout(wholeLayout, this.#memory.maxPieceBytes);
       const rotary = await this.rotary(config);
       try {
-        const weights = await this.#load(directory, config, whole, precision, freshSeed);
+        const weights = await this.#load(directory, config, wholeLayout, precision, freshSeed);
         const release = () => {
           weights.release();
           rotary.release();
@@ -83,7 +86,7 @@ export class DeviceBases {
     });
   }
 
-  /** Copies weights to the device, one parameter at a time. */
+  /** Copies weights to the device, one parameter at a time. Files have whole parameters, which are cut on the way to the device. */
   async #load(
     directory: string,
     config: ModelConfig,
@@ -112,13 +115,15 @@ export class DeviceBases {
   rotary(config: ModelConfig): Promise<Lease<DeviceVector>> {
     return this.#rotary.lease(JSON.stringify(config), () => {
       const contextLength = this.#positions(config);
-      const tables = Object.entries(rotaryTables({ ...config, contextLength }));
-      const [[, { length: size }]] = tables as [(typeof tables)[number]];
-      const half = config.rotarySize / 2;
-      const all = new Float32Array(tables.length * size);
-      tables.forEach(([, table], i) => all.set(table, i * size));
-      const parts = tables.map(([name], i) => ({ name, offset: i * size, size, shape: [size / half, half] }));
-      return DeviceVector.upload(this.#memory, parts, all);
+      const tables = rotaryTables({ ...config, contextLength });
+      const names = Object.keys(tables);
+      // All tables have the same size.
+      const size = tables.cos.length;
+      const pairs = config.rotarySize / 2;
+      const joined = new Float32Array(names.length * size);
+      for (const [index, table] of Object.values(tables).entries()) joined.set(table, index * size);
+      const parts = names.map((name, index) => ({ name, offset: index * size, size, shape: [size / pairs, pairs] }));
+      return DeviceVector.upload(this.#memory, parts, joined);
     });
   }
 }
@@ -132,9 +137,9 @@ function freshParameters(config: ModelConfig, layout: Layout, seed: number): Awa
 /** Returns the values of a parameter as float16. */
 function inFloat16(values: Float32Array, layout: Layout, parameter: Parameter): Uint16Array {
   const halves = toFloat16(values);
-  const infinite = firstInfinite(halves);
-  if (infinite < 0) return halves;
+  const overflow = firstInfinite(halves);
+  if (overflow < 0) return halves;
   throw new DataError(
-    `Expected weights of at most ${MAX_FLOAT16}, the largest float16, got ${values[infinite]} in the tensor "${tensorAt(layout, parameter.offset + infinite)}": store the weights in float32, with the weight precision "float32"`,
+    `Expected weights of at most ${MAX_FLOAT16}, the largest float16, got ${values[overflow]} in the tensor "${tensorAt(layout, parameter.offset + overflow)}": store the weights in float32, with the weight precision "float32"`,
   );
 }

@@ -32,17 +32,18 @@ export function splitHeads(inputs: ModelInputs, layer: number, projected: Value)
   const { heads, kvHeads, headSize: d } = config;
   const { batch, time } = dims;
   const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
-  const [rotating, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
-  const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, rotating, 1)), 1, [heads, kvHeads]);
+  const [queriesAndKeys, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
+  const rotated = rotate(inputs, layer, normalizeHeads(inputs, layer, queriesAndKeys, 1));
+  const [queries, keys] = split(rotated, 1, [heads, kvHeads]);
   // Query heads that share a key head are adjacent, so they become additional rows of the same product.
-  return { queries: reshape(queries, [batch, kvHeads, dims.grouped ?? GROUPED, d]), keys: keys, values: values };
+  return { queries: reshape(queries, [batch, kvHeads, dims.grouped ?? GROUPED, d]), keys, values };
 }
 
 /** Concatenates head outputs `[B, kv, (h/kv)·T, d]` to `[B·T, h·d]`. */
-export function joinHeads({ config, dims }: ModelInputs, mixed: Value): Value {
+export function joinHeads({ config, dims }: ModelInputs, outputs: Value): Value {
   const { heads, headSize: d } = config;
-  const apart = reshape(mixed, [dims.batch, heads, dims.time, d]);
-  return reshape(transpose(apart, [0, 2, 1, 3]), [dims.rows, heads * d]);
+  const perHead = reshape(outputs, [dims.batch, heads, dims.time, d]);
+  return reshape(transpose(perHead, [0, 2, 1, 3]), [dims.rows, heads * d]);
 }
 
 /**
@@ -54,10 +55,10 @@ export function normalizeHeads(inputs: ModelInputs, layer: number, x: Value, axi
   const { config } = inputs;
   if (config.queryKeyNorm !== "head") return x;
   const { heads, kvHeads, normEpsilon } = config;
-  const others = (x.shape[axis] as number) - heads - kvHeads;
-  const [queries, keys, ...rest] = split(x, axis, others === 0 ? [heads, kvHeads] : [heads, kvHeads, others]);
+  const otherHeads = (x.shape[axis] as number) - heads - kvHeads;
+  const [queries, keys, ...others] = split(x, axis, otherHeads === 0 ? [heads, kvHeads] : [heads, kvHeads, otherHeads]);
   const norm = (part: Value, name: "qnorm" | "knorm") => rmsNorm(part, gainOf(inputs, normName(layer, name)), normEpsilon);
-  return concat([norm(queries, "qnorm"), norm(keys, "knorm"), ...rest], axis, heads + kvHeads + others);
+  return concat([norm(queries, "qnorm"), norm(keys, "knorm"), ...others], axis, heads + kvHeads + otherHeads);
 }
 
 /**
@@ -88,6 +89,6 @@ function rotateBy({ config, positions, rotary }: ModelInputs, set: TableSet, x: 
   const { headSize: d, rotarySize: r } = config;
   const { cos, sin } = getOrThrow(rotary, set);
   if (r === d) return rotaryEmbedding(x, positions, cos, sin);
-  const [rotated, rest] = split(x, 3, [r, d - r]);
-  return concat([rotaryEmbedding(rotated, positions, cos, sin), rest], 3, d);
+  const [rotatedPart, fixedPart] = split(x, 3, [r, d - r]);
+  return concat([rotaryEmbedding(rotatedPart, positions, cos, sin), fixedPart], 3, d);
 }

@@ -57,17 +57,19 @@ export function parseWindow(raw: Raw, where: string, rule: WindowRule | null, mo
   const size = rule === null ? noWindow(raw, where) : windowSize(raw, where, rule);
   const types = layerTypes(raw, where, model.layers);
   const layers = size === null || rule === null ? [] : windowedLayers(raw, where, rule, types, model);
-  const stated = types?.flatMap((type, layer) => (type === SLIDING ? [layer] : [])) ?? layers;
-  if (stated.join() !== layers.join())
+  const namedLayers = types?.flatMap((type, layer) => (type === SLIDING ? [layer] : [])) ?? layers;
+  if (namedLayers.join() !== layers.join())
     throw new UnsupportedError(
-      `${where}: "layer_types" names layers ${stated.join(", ") || "(none)"} with a window, expected ${layers.join(", ") || "none"} by the other settings of this architecture`,
+      `${where}: "layer_types" names layers ${namedLayers.join(", ") || "(none)"} with a window, expected ${layers.join(", ") || "none"} by the other settings of this architecture`,
     );
   if (size === null || layers.length === 0) return null;
-  return size >= model.contextLength && !model.hasLocalRope ? null : { size, layers };
+  const hasNoEffect = size >= model.contextLength && !model.hasLocalRope;
+  return hasNoEffect ? null : { size, layers };
 }
 
-/** Type of a layer with a window in `layer_types`, and types of one without. */
+/** Type of a layer with a window in `layer_types`. */
 const SLIDING = "sliding_attention";
+/** Types of a layer without a window. */
 const FULL: readonly unknown[] = ["full_attention", "attention"];
 
 /** Returns null for an architecture without windows. @throws UnsupportedError `E_UNSUPPORTED` if the file has a window nevertheless. */
@@ -114,13 +116,13 @@ function windowedLayers(
     case "unrotated":
       return [...model.unrotatedLayers];
     case "from-max-window-layers": {
-      const first = wholeNumber(raw, where, "max_window_layers", 28, 0);
-      return all.filter((layer) => layer >= first);
+      const firstWindowed = wholeNumber(raw, where, "max_window_layers", 28, 0);
+      return all.filter((layer) => layer >= firstWindowed);
     }
     default: {
       const { exceptEvery, key } = rule;
-      const every = key === undefined ? exceptEvery : wholeNumber(raw, where, key, exceptEvery, 1);
-      return all.filter((layer) => (layer + 1) % every !== 0);
+      const interval = key === undefined ? exceptEvery : wholeNumber(raw, where, key, exceptEvery, 1);
+      return all.filter((layer) => (layer + 1) % interval !== 0);
     }
   }
 }

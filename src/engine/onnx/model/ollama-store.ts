@@ -6,6 +6,7 @@ import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../.
 import { formatBaseModel, type OllamaModel } from "../../../base/util/base-model.ts";
 import { parseFileJson, readRegularFile, reasonOf } from "../../../base/util/regular-file.ts";
 
+/** Media type of the layer with the GGUF file. */
 const MODEL_LAYER = "application/vnd.ollama.image.model";
 
 /** Layers that change the output of the model and are not supported. */
@@ -14,8 +15,10 @@ const UNSUPPORTED_LAYERS: Readonly<Record<string, string>> = {
   "application/vnd.ollama.image.projector": "a projector for images",
 };
 
+/** Max size of a manifest, in bytes. */
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 
+/** Manifest of a model: its layers, each with the digest of its blob. */
 const manifest = z.looseObject({
   layers: z.array(z.looseObject({ mediaType: z.string(), digest: z.string() })),
 });
@@ -36,11 +39,12 @@ function storeDirectory(): string {
 export async function findOllamaModel(model: OllamaModel): Promise<string> {
   const name = formatBaseModel({ kind: "ollama", ...model });
   const { layers } = await readManifest(name, model);
-  const extra = layers.map(({ mediaType }) => UNSUPPORTED_LAYERS[mediaType]).find((what) => what !== undefined);
-  if (extra !== undefined) throw new UnsupportedError(`${name}: the model has ${extra}, which is not supported`);
-  const [layer, ...others] = layers.filter(({ mediaType }) => mediaType === MODEL_LAYER);
-  if (layer === undefined || others.length > 0)
-    throw new UnsupportedError(`${name}: expected a model in one GGUF file, got ${layer === undefined ? 0 : others.length + 1} files`);
+  const unsupportedPart = layers.map(({ mediaType }) => UNSUPPORTED_LAYERS[mediaType]).find((part) => part !== undefined);
+  if (unsupportedPart !== undefined) throw new UnsupportedError(`${name}: the model has ${unsupportedPart}, which is not supported`);
+  const modelLayers = layers.filter(({ mediaType }) => mediaType === MODEL_LAYER);
+  const [layer] = modelLayers;
+  if (layer === undefined || modelLayers.length > 1)
+    throw new UnsupportedError(`${name}: expected a model in one GGUF file, got ${modelLayers.length} files`);
   const [, digest] = /^sha256:([0-9a-f]{64})$/u.exec(layer.digest) ?? [];
   if (digest === undefined)
     throw new DataError(
@@ -49,6 +53,7 @@ export async function findOllamaModel(model: OllamaModel): Promise<string> {
   return join(storeDirectory(), "blobs", `sha256-${digest}`);
 }
 
+/** Reads the manifest of a model. */
 async function readManifest(name: string, { registry, namespace, name: model, tag }: OllamaModel): Promise<z.infer<typeof manifest>> {
   const path = join(storeDirectory(), "manifests", registry, namespace, model, tag);
   let text: string;

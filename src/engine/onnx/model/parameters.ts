@@ -64,6 +64,7 @@ export function layOut(drafts: readonly Draft[]): Layout {
   return { parameters, decayed, length: Math.ceil(offset / BLOCK) * BLOCK };
 }
 
+/** Whether weight decay applies to a parameter. */
 function isDecayed({ kind }: Draft): boolean {
   return kind === "matrix" || kind === "embedding";
 }
@@ -73,6 +74,7 @@ export interface LinearSpec {
   readonly name: string;
   readonly inputSize: number;
   readonly hasBias: boolean;
+  /** Parts in the order of the matrix's columns; `file` is the name of the module in weight files. */
   readonly parts: readonly { readonly file: string; readonly outputSize: number }[];
 }
 
@@ -208,12 +210,13 @@ export function cutParameter(parameter: Parameter, maxBytes: number): Parameter[
   const { name, shape, offset, size, kind } = parameter;
   if (4 * size <= maxBytes || !(kind === "embedding" || name === "head")) return [parameter];
   const [rows, width] = shape as [number, number];
-  const stepsOf = (multiple: number) => Math.floor(maxBytes / (4 * width * multiple)) * multiple;
-  const step = stepsOf(PIECE_STEP) || stepsOf(MIN_PIECE_STEP) || MIN_PIECE_STEP;
-  return Array.from({ length: Math.ceil(rows / step) }, (_, index) => {
-    const [start, end] = [index * step, Math.min(rows, (index + 1) * step)];
-    const shape = [end - start, width];
-    return { ...parameter, name: pieceName(name, index), shape, offset: offset + start * width, size: (end - start) * width };
+  /** Returns the max rows of a piece that are a multiple of a number; 0 if that many rows are too large. */
+  const maxRows = (multiple: number) => Math.floor(maxBytes / (4 * width * multiple)) * multiple;
+  const pieceRows = maxRows(PIECE_STEP) || maxRows(MIN_PIECE_STEP) || MIN_PIECE_STEP;
+  return Array.from({ length: Math.ceil(rows / pieceRows) }, (_, index) => {
+    const [start, end] = [index * pieceRows, Math.min(rows, (index + 1) * pieceRows)];
+    const pieceShape = [end - start, width];
+    return { ...parameter, name: pieceName(name, index), shape: pieceShape, offset: offset + start * width, size: (end - start) * width };
   });
 }
 
@@ -230,16 +233,18 @@ export function biasName(linear: LinearSpec): string {
   return `${linear.name}_bias`;
 }
 
+/** Returns the matrix of a linear layer, and its bias if it has one. */
 function linearDrafts(linear: LinearSpec): Draft[] {
-  let width = 0;
-  const ranges = linear.parts.map(({ file, outputSize }) => {
-    const range = { file, start: width, width: outputSize };
-    width += outputSize;
+  let outputSize = 0;
+  const ranges = linear.parts.map((part) => {
+    const range = { file: part.file, start: outputSize, width: part.outputSize };
+    outputSize += part.outputSize;
     return range;
   });
   const files = (kind: "weight" | "bias") => ranges.map(({ file, ...range }) => ({ name: `${file}.${kind}`, ...range }));
-  const matrix: Draft = { name: linear.name, shape: [linear.inputSize, width], kind: "matrix", files: files("weight") };
-  return linear.hasBias ? [matrix, { name: biasName(linear), shape: [width], kind: "bias", files: files("bias") }] : [matrix];
+  const matrix: Draft = { name: linear.name, shape: [linear.inputSize, outputSize], kind: "matrix", files: files("weight") };
+  if (!linear.hasBias) return [matrix];
+  return [matrix, { name: biasName(linear), shape: [outputSize], kind: "bias", files: files("bias") }];
 }
 
 /** Low-rank adapter with all defaults applied. */

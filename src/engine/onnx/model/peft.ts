@@ -21,11 +21,12 @@ export async function readForeignAdapter(directory: string, layout: Layout, para
   const file = await openSafetensors(join(directory, ADAPTER_FILE));
   try {
     checkAdapter(file.shapes, layout);
-    const read = new Map<string, Float32Array>();
-    for (const name of file.shapes.keys()) read.set(name, await file.read(name));
+    // All tensors are read before the vector changes, so that it stays unchanged if a read fails.
+    const tensors = new Map<string, Float32Array>();
+    for (const name of file.shapes.keys()) tensors.set(name, await file.read(name));
     for (const parameter of layout.parameters) {
       const name = nameOf(parameter);
-      const data = read.get(name);
+      const data = tensors.get(name);
       if (data !== undefined) packPiece(data, 0, parameter, viewOf(parameters, parameter), first(parameter.files));
       else if (isMatrixB(name)) viewOf(parameters, parameter).fill(0);
     }
@@ -42,16 +43,17 @@ export async function readForeignAdapter(directory: string, layout: Layout, para
  * @throws DataError `E_DATA` for a tensor of another shape, a tensor that belongs to no linear layer, or an `A` without `B` or vice versa.
  */
 export function checkAdapter(shapes: ReadonlyMap<string, readonly number[]>, layout: Layout): void {
-  const known = new Map(layout.parameters.map((parameter) => [nameOf(parameter), parameter]));
-  for (const [name, shape] of shapes) requireFit(name, shape, known);
+  const parametersByName = new Map(layout.parameters.map((parameter) => [nameOf(parameter), parameter]));
+  for (const [name, shape] of shapes) requireFit(name, shape, parametersByName);
   for (const name of shapes.keys()) {
     if (!shapes.has(pairOf(name)))
       throw new DataError(`${ADAPTER_FILE}: expected tensor "${pairOf(name)}" beside the other of its pair, found none`);
   }
 }
 
-function requireFit(name: string, shape: readonly number[], known: ReadonlyMap<string, Parameter>): void {
-  const parameter = known.get(name);
+/** @throws DataError `E_DATA` unless a tensor belongs to a parameter and has its shape. */
+function requireFit(name: string, shape: readonly number[], parametersByName: ReadonlyMap<string, Parameter>): void {
+  const parameter = parametersByName.get(name);
   if (parameter === undefined) {
     throw new DataError(
       `${ADAPTER_FILE}: tensor "${name}" belongs to no linear layer of the transformer's blocks of this base. Was the adapter made for another base, or for the embedding or the head?`,
@@ -72,6 +74,7 @@ function isMatrixB(name: string): boolean {
   return name.endsWith(".lora_B.weight");
 }
 
+/** Returns the name of the other matrix of a tensor's pair: `B` for an `A`, and vice versa. */
 function pairOf(name: string): string {
   return isMatrixB(name) ? name.replace(/lora_B\.weight$/u, "lora_A.weight") : name.replace(/lora_A\.weight$/u, "lora_B.weight");
 }

@@ -1,4 +1,4 @@
-/** Rotary settings of a `config.json`. */
+/** Rotary settings of a `config.json`; `rope.ts` computes the tables from them. */
 import { DataError, UnsupportedError } from "../../../base/errors.ts";
 import type { Raw } from "./layer-windows.ts";
 import type { QueryGrowth, Rope, RopeScaling } from "./rope.ts";
@@ -92,13 +92,13 @@ function parsePhi(
   if (!Number.isInteger(original))
     throw new DataError(`${where}: expected "original_max_position_embeddings" to be a whole number, got ${original}`);
   const factor = positive(given["factor"] ?? contextLength / original, `${where}: expected "${key}.factor"`);
-  const usual = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
+  const defaultAttentionFactor = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
   const rope: RopeScaling = {
     kind: "longrope",
     shortFactors: factorsOf(given["short_factor"], `${where}: expected "${key}.short_factor"`, rotarySize / 2),
     longFactors: factorsOf(given["long_factor"], `${where}: expected "${key}.long_factor"`, rotarySize / 2),
     originalContextLength: original,
-    attentionFactor: positive(given["attention_factor"] ?? usual, `${where}: expected "${key}.attention_factor"`),
+    attentionFactor: positive(given["attention_factor"] ?? defaultAttentionFactor, `${where}: expected "${key}.attention_factor"`),
   };
   return { ...settings, rope };
 }
@@ -117,15 +117,15 @@ function parseByType(
   contextLength: number,
   { defaultTheta, localTheta }: { readonly defaultTheta: number; readonly localTheta: NonNullable<RopeRule["localTheta"]> },
 ): Omit<RopeSettings, "queryGrowth" | "rotarySize"> {
-  const both = objectOf(raw["rope_parameters"], `${where}: expected "rope_parameters"`);
-  const other = Object.keys(both).find((name) => name !== FULL && name !== LOCAL);
-  if (other !== undefined)
+  const byType = objectOf(raw["rope_parameters"], `${where}: expected "rope_parameters"`);
+  const unknownType = Object.keys(byType).find((name) => name !== FULL && name !== LOCAL);
+  if (unknownType !== undefined)
     throw new UnsupportedError(
-      `${where}: "rope_parameters.${other}": this architecture has settings per type of layer, expected only "${FULL}" and "${LOCAL}"`,
+      `${where}: "rope_parameters.${unknownType}": this architecture has settings per type of layer, expected only "${FULL}" and "${LOCAL}"`,
     );
   const parse = (type: string, scaling: Raw, theta: unknown) => {
     const key = `rope_parameters.${type}`;
-    const given = { ...objectOf(both[type], `${where}: expected "${key}"`), ...scaling };
+    const given = { ...objectOf(byType[type], `${where}: expected "${key}"`), ...scaling };
     const original = given["original_max_position_embeddings"] ?? contextLength;
     return ropeOf(given, given["rope_theta"] ?? theta, { contextLength, original, where, key });
   };
@@ -161,12 +161,14 @@ function growthOf(given: Raw, expected: string): QueryGrowth | null {
   };
 }
 
+/** Returns a value that must be an object; `{}` if it is absent. @param expected - Start of the error message. */
 function objectOf(value: unknown, expected: string): Raw {
   const given = value ?? {};
   if (!isRecord(given)) throw new DataError(`${expected} to be an object or null, got ${JSON.stringify(given)}`);
   return given;
 }
 
+/** Whether a value is absent, null or an object without keys. */
 function isEmpty(value: unknown): boolean {
   return value === undefined || value === null || (isRecord(value) && Object.keys(value).length === 0);
 }
@@ -194,6 +196,11 @@ interface ScalingSource {
   readonly key: string;
 }
 
+/**
+ * Parses the rescaling of frequencies.
+ *
+ * @param number - Returns a number > 0 of the settings, or its default.
+ */
 function parseScaling(
   given: Raw,
   number: (name: string, fallback?: number) => number,

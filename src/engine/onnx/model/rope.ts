@@ -141,9 +141,9 @@ export function rotaryTablesInTurns(config: RopeConfig): Promise<RotaryTables> {
 
 /** Returns the tables as inputs of a graph. */
 export function rotaryFeeds(TensorClass: TensorConstructor, { rotarySize }: Pick<RopeConfig, "rotarySize">, tables: RotaryTables): Tensors {
-  const half = rotarySize / 2;
+  const pairs = rotarySize / 2;
   return Object.fromEntries(
-    Object.entries(tables).map(([name, table]) => [name, new TensorClass("float32", table, [table.length / half, half])]),
+    Object.entries(tables).map(([name, table]) => [name, new TensorClass("float32", table, [table.length / pairs, pairs])]),
   );
 }
 
@@ -152,7 +152,8 @@ function* tableTurns(config: RopeConfig): Steps<RotaryTables> {
   const { localRope, queryGrowth } = config;
   const tables: Record<string, Float32Array> = {};
   for (const set of tableSets(config)) {
-    const { cos, sin } = yield* tablesOf(config, set === "local_" ? localRope! : config, set === "query_" ? queryGrowth : null);
+    const rope = set === "local_" ? localRope! : config;
+    const { cos, sin } = yield* tablesOf(config, rope, set === "query_" ? queryGrowth : null);
     tables[`${set}cos`] = cos;
     tables[`${set}sin`] = sin;
   }
@@ -165,36 +166,34 @@ function* tablesOf(
   { ropeTheta, rope }: Rope,
   growth: QueryGrowth | null,
 ): Steps<{ readonly cos: Float32Array; readonly sin: Float32Array }> {
-  const half = rotarySize / 2;
-  const first = tableStart({ rope }, Infinity);
-  const cos = new Float32Array((first + contextLength) * half);
-  const sin = new Float32Array((first + contextLength) * half);
+  const pairs = rotarySize / 2;
+  /** Rows of the short sequences of "longrope"; 0 for other types. */
+  const shortRows = tableStart({ rope }, Infinity);
+  const cos = new Float32Array((shortRows + contextLength) * pairs);
+  const sin = new Float32Array((shortRows + contextLength) * pairs);
   const factor = rope.kind === "yarn" || rope.kind === "longrope" ? rope.attentionFactor : 1;
   const parts = [
-    ...(first > 0 ? [{ start: 0, count: first, isLong: false }] : []),
-    { start: first, count: contextLength, isLong: first > 0 },
+    { firstRow: 0, count: shortRows, isLong: false },
+    { firstRow: shortRows, count: contextLength, isLong: shortRows > 0 },
   ];
-  for (const { start, count, isLong } of parts) {
+  for (const { firstRow, count, isLong } of parts.filter((part) => part.count > 0)) {
     const frequencies = ropeFrequencies({ rotarySize, ropeTheta, rope }, isLong);
-    for (let done = 0; done < count; done += POSITIONS_PER_TURN) {
-      fill(done, Math.min(count, done + POSITIONS_PER_TURN), start * half, frequencies);
-      yield;
-    }
-  }
-  return { cos, sin };
-
-  function fill(from: number, to: number, offset: number, frequencies: readonly number[]): void {
-    for (let position = from; position < to; position++) {
+    for (let position = 0; position < count; position++) {
+      if (position > 0 && position % POSITIONS_PER_TURN === 0) yield;
       const amplitude = growth === null ? factor : factor * growthAt(position, growth);
-      for (let i = 0; i < half; i++) {
+      const rowStart = (firstRow + position) * pairs;
+      for (let i = 0; i < pairs; i++) {
         const angle = position * frequencies[i]!;
-        cos[offset + position * half + i] = amplitude * Math.cos(angle);
-        sin[offset + position * half + i] = amplitude * Math.sin(angle);
+        cos[rowStart + i] = amplitude * Math.cos(angle);
+        sin[rowStart + i] = amplitude * Math.sin(angle);
       }
     }
+    yield;
   }
+  return { cos, sin };
 }
 
+/** Returns the factor of a query at a position. */
 function growthAt(position: number, { beta, originalContextLength }: QueryGrowth): number {
   return 1 + beta * Math.log(1 + Math.floor(position / originalContextLength));
 }
@@ -225,9 +224,10 @@ export function ropeFrequencies({ rotarySize: r, ropeTheta, rope }: Pick<RopeCon
     case "yarn": {
       // Fractional index of the pair with so many periods in the original context.
       const pairOf = (periods: number) => (r * Math.log(rope.originalContextLength / (periods * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
-      const [first, last] = [pairOf(rope.betaFast), pairOf(rope.betaSlow)];
-      const low = Math.max(rope.isTruncated ? Math.floor(first) : first, 0);
-      const high = Math.min(rope.isTruncated ? Math.ceil(last) : last, r - 1);
+      const [lastKept, firstDivided] = [pairOf(rope.betaFast), pairOf(rope.betaSlow)];
+      const low = Math.max(rope.isTruncated ? Math.floor(lastKept) : lastKept, 0);
+      const high = Math.min(rope.isTruncated ? Math.ceil(firstDivided) : firstDivided, r - 1);
+      // As in transformers, a range without a width has a small one instead of a division by 0.
       const width = low === high ? 0.001 : high - low;
       return plain.map((frequency, i) => blend(frequency, rope.factor, 1 - clamp((i - low) / width)));
     }
@@ -239,6 +239,7 @@ function blend(frequency: number, factor: number, kept: number): number {
   return kept * frequency + ((1 - kept) * frequency) / factor;
 }
 
+/** Limits a number to [0, 1]. */
 function clamp(x: number): number {
   return Math.min(1, Math.max(0, x));
 }

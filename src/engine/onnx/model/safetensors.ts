@@ -20,6 +20,7 @@ export interface NamedTensor {
 }
 
 const size = z.int().nonnegative();
+/** Description of a tensor in the header. Its offsets count in bytes from the end of the header: start and end. */
 const headerEntry = z.looseObject({ dtype: z.string(), shape: z.array(size), data_offsets: z.tuple([size, size]) });
 
 /** Description of a tensor in the header, with its element type. */
@@ -118,6 +119,7 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   const label = basename(path);
   try {
     const { entries, dataStart } = await readHeader(label, file);
+    /** Returns the type of a tensor, and its start and end in the file. */
     const locate = (name: string) => {
       const entry = entries.get(name);
       if (!entry) throw new DataError(`${label}: expected tensor "${name}", found none`);
@@ -176,55 +178,62 @@ function requireFinite(label: string, name: string, { type, raw, first }: Piece)
   throw new DataError(`${label}: expected tensor "${name}" to hold finite numbers, got ${value} at element ${first + index}`);
 }
 
+/** Reads and checks the header of a file. Returns its tensors by name, and the position of the data in the file. */
 async function readHeader(label: string, file: FileHandle): Promise<{ entries: Map<string, Entry>; dataStart: number }> {
-  const { size } = await file.stat();
+  const { size: fileSize } = await file.stat();
   const prefix = Buffer.alloc(8);
   const { bytesRead } = await file.read(prefix, 0, 8, 0);
   const length = bytesRead === 8 ? Number(prefix.readBigUInt64LE()) : Infinity;
-  if (length > MAX_HEADER_BYTES && 8 + length <= size)
+  if (length > MAX_HEADER_BYTES && 8 + length <= fileSize)
     throw new DataError(`${label}: expected a safetensors header of at most ${MAX_HEADER_BYTES} bytes, got ${length}`);
-  if (8 + length > size) throw new DataError(`${label}: expected a safetensors file, its header does not fit in ${size} bytes`);
+  if (8 + length > fileSize) throw new DataError(`${label}: expected a safetensors file, its header does not fit in ${fileSize} bytes`);
   const text = Buffer.alloc(length);
   await readFully(label, file, text, 8);
   const header = parseJson(text.toString("utf8"));
   if (!isRecord(header)) throw new DataError(`${label}: the safetensors header is not a JSON object`);
-  const { __metadata__: _, ...described } = header;
+  const { __metadata__: _, ...descriptions } = header;
   const dataStart = 8 + length;
+  const dataBytes = fileSize - dataStart;
+  const tensorCount = Object.keys(descriptions).length;
+  if (tensorCount > MAX_TENSORS) throw new DataError(`${label}: expected at most ${MAX_TENSORS} tensors, got ${tensorCount}`);
   const entries = new Map<string, Entry>();
-  const all = Object.entries(described);
-  if (all.length > MAX_TENSORS) throw new DataError(`${label}: expected at most ${MAX_TENSORS} tensors, got ${all.length}`);
-  for (const [name, description] of all) {
-    const { success, data: entry } = headerEntry.safeParse(description);
-    if (!success) throw new DataError(`${label}: the safetensors header does not describe tensor "${name}"`);
-    const { dtype, shape, data_offsets: offsets } = entry;
-    const type = Object.hasOwn(ELEMENT_TYPES, dtype) ? ELEMENT_TYPES[dtype] : undefined;
-    if (!type) throw new UnsupportedError(`${label}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
-    const bytes = shape.reduce((a, b) => a * b, type.width);
-    if (offsets[1] - offsets[0] !== bytes || dataStart + offsets[1] > size)
-      throw new DataError(`${label}: tensor "${name}" does not lie inside the file`);
-    entries.set(name, { ...entry, type });
-  }
-  requireContiguous(label, entries, size - dataStart);
+  for (const [name, description] of Object.entries(descriptions)) entries.set(name, parseEntry(label, name, description, dataBytes));
+  requireContiguous(label, entries, dataBytes);
   return { entries, dataStart };
+}
+
+/** Checks the description of a tensor in the header. @param dataBytes - Number of bytes after the header. */
+function parseEntry(label: string, name: string, description: unknown, dataBytes: number): Entry {
+  const { success, data: entry } = headerEntry.safeParse(description);
+  if (!success) throw new DataError(`${label}: the safetensors header does not describe tensor "${name}"`);
+  const { dtype, shape, data_offsets: offsets } = entry;
+  const type = Object.hasOwn(ELEMENT_TYPES, dtype) ? ELEMENT_TYPES[dtype] : undefined;
+  if (!type) throw new UnsupportedError(`${label}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
+  const bytes = shape.reduce((product, dimension) => product * dimension, type.width);
+  if (offsets[1] - offsets[0] !== bytes || offsets[1] > dataBytes)
+    throw new DataError(`${label}: tensor "${name}" does not lie inside the file`);
+  return { ...entry, type };
 }
 
 /** Checks that tensors neither overlap nor leave unused bytes, as the format requires. */
 function requireContiguous(label: string, entries: ReadonlyMap<string, Entry>, bytes: number): void {
   const inOrder = [...entries].sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0] || a.data_offsets[1] - b.data_offsets[1]);
-  let end = 0;
+  let lastEnd = 0;
   for (const [name, { data_offsets: offsets }] of inOrder) {
-    if (offsets[0] !== end) {
-      const wrong = offsets[0] < end ? "overlaps the one before it" : "leaves a hole before it";
-      throw new DataError(`${label}: tensor "${name}" ${wrong}: expected its data to start at byte ${end}, got ${offsets[0]}`);
+    const [start, end] = offsets;
+    if (start !== lastEnd) {
+      const problem = start < lastEnd ? "overlaps the one before it" : "leaves a hole before it";
+      throw new DataError(`${label}: tensor "${name}" ${problem}: expected its data to start at byte ${lastEnd}, got ${start}`);
     }
-    end = offsets[1];
+    lastEnd = end;
   }
-  if (end !== bytes) throw new DataError(`${label}: expected ${end} bytes of data, as the header describes, got ${bytes}`);
+  if (lastEnd !== bytes) throw new DataError(`${label}: expected ${lastEnd} bytes of data, as the header describes, got ${bytes}`);
 }
 
 /** Maximum bytes per read, because one system call reads less than 2 GiB. */
 const MAX_READ_BYTES = 2 ** 30;
 
+/** Reads bytes of a file until `target` is full. @throws DataError `E_DATA` if the file ends before. */
 async function readFully(label: string, file: FileHandle, target: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < target.length;) {
     const { bytesRead } = await file.read(target, done, Math.min(target.length - done, MAX_READ_BYTES), position + done);

@@ -7,7 +7,7 @@ import { getOrInsert } from "../../../base/util/values.ts";
 const MAX_SMALL = 16e6;
 
 /** Results by configuration: counting parameters lays out every tensor. */
-const known = new WeakMap<ModelConfig, boolean>();
+const results = new WeakMap<ModelConfig, boolean>();
 
 /**
  * Whether a model has more than 16 M parameters. Large models use other kernels; results differ from the small path at most in the last
@@ -18,5 +18,5 @@ const known = new WeakMap<ModelConfig, boolean>();
  * operator (`sample/thread-counts.ts`) and prepared matrices (`sample/prepared.ts`).
  */
 export function isLarge(config: ModelConfig): boolean {
-  return getOrInsert(known, config, () => countParameters(config) > MAX_SMALL);
+  return getOrInsert(results, config, () => countParameters(config) > MAX_SMALL);
 }

@@ -21,6 +21,7 @@ import { first } from "../../../base/util/values.ts";
 
 /** Version of the directory format. */
 const FORMAT = 1;
+/** Name of the file with the step count; see {@link StateFile}. */
 const STATE_FILE = "state.json";
 
 /** Base, adapter and layout that a state must match. */
@@ -51,7 +52,9 @@ export async function writeState(directory: string, identity: StateIdentity, vec
   const { base, lora, layout } = identity;
   await writeSafetensors(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), unpackTensors(vectors.parameters, layout), { format: "pt" });
   if (lora) {
-    const modules = [...new Set(layout.parameters.flatMap(({ files }) => files.map(({ name }) => first(name.split(".").slice(-3)))))];
+    const tensorNames = layout.parameters.flatMap(({ files }) => files.map(({ name }) => name));
+    // A tensor's name ends with `<module>.lora_A.weight`.
+    const modules = [...new Set(tensorNames.map((name) => first(name.split(".").slice(-3))))];
     await writeSynced(join(directory, ADAPTER_CONFIG_FILE), {
       peft_type: "LORA",
       task_type: "CAUSAL_LM",
@@ -107,6 +110,7 @@ export async function readState(directory: string, identity: StateIdentity, vect
 /** Names of the moments in {@link OPTIMIZER_FILE}. */
 const MOMENTS = ["first", "second"] as const;
 
+/** Checks that the moments of a file are finite and fit a layout. */
 async function checkMoments(file: OpenSafetensors, { length }: Layout): Promise<void> {
   for (const name of MOMENTS) {
     if (file.shapes.get(name)?.join() !== String(length))
@@ -115,6 +119,7 @@ async function checkMoments(file: OpenSafetensors, { length }: Layout): Promise<
   }
 }
 
+/** Sets moments and step count to zero. */
 function resetMoments(vectors: StateVectors): void {
   vectors.first.fill(0);
   vectors.second.fill(0);
@@ -151,6 +156,7 @@ export async function readStateFile(directory: string): Promise<StateFile> {
   }
 }
 
+/** Writes a value as JSON to a new file and syncs it to disk. */
 async function writeSynced(path: string, value: unknown): Promise<void> {
   await writeFile(path, JSON.stringify(value, null, 2), { flag: "wx", flush: true });
 }

@@ -67,24 +67,27 @@ export async function storeWeights(flat: Float32Array, layout: Layout, precision
 /** Bits of an element of a matrix by precision. */
 const BITS = { int4: 4, int8: 8 } as const satisfies Partial<Record<ProcessorPrecision, BlockBits>>;
 
+/** Reads weights with matrices and embeddings in blocks, and all other parameters in float32. */
 async function inBlocks(
   source: Pick<WeightSource, "label" | "readPieces" | "readBlocks">,
   layout: Layout,
   precision: keyof typeof BITS,
 ): Promise<StoredWeights> {
-  const rest = layOut(layout.parameters.filter((parameter) => !isMatrix(parameter)));
-  const flat = new Float32Array(rest.length);
-  for (const parameter of rest.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
+  const float32Layout = layOut(layout.parameters.filter((parameter) => !isMatrix(parameter)));
+  const flat = new Float32Array(float32Layout.length);
+  for (const parameter of float32Layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
   const blocks = new Map<string, BlockMatrix>();
   for (const parameter of layout.parameters.filter(isMatrix))
     blocks.set(parameter.name, await readMatrix(source, parameter, BITS[precision]));
-  return { layout: rest, flat, blocks };
+  return { layout: float32Layout, flat, blocks };
 }
 
+/** Whether a parameter is stored in blocks: a matrix or an embedding. */
 function isMatrix({ kind }: Parameter): boolean {
   return kind === "matrix" || kind === "embedding";
 }
 
+/** Reads a matrix or embedding in blocks: without rounding where the source has such blocks, else rounded. */
 async function readMatrix(
   source: Pick<WeightSource, "label" | "readPieces" | "readBlocks">,
   parameter: Parameter,
@@ -92,15 +95,13 @@ async function readMatrix(
 ): Promise<BlockMatrix> {
   const isTransposed = parameter.kind === "matrix";
   const [rows, width] = (isTransposed ? parameter.shape.toReversed() : parameter.shape) as [number, number];
-  const blocks = Math.ceil(width / BLOCK_ELEMENTS);
-  const writer = new BlockWriter(bits, rows * blocks);
+  const blocksPerRow = Math.ceil(width / BLOCK_ELEMENTS);
+  const writer = new BlockWriter(bits, rows * blocksPerRow);
   for (const { name, start } of parameter.files) {
-    const firstBlock = (isTransposed ? start : 0) * blocks;
+    const firstBlock = (isTransposed ? start : 0) * blocksPerRow;
     if (await source.readBlocks?.(name, writer, firstBlock)) continue;
-    await source.readPieces(
-      name,
-      rounding(writer, firstBlock, width, () => `${source.label}: tensor "${name}"`),
-    );
+    const addPiece = rounding(writer, firstBlock, width, () => `${source.label}: tensor "${name}"`);
+    await source.readPieces(name, addPiece);
   }
   return { ...writer.tensor, rows, width, isTransposed };
 }
@@ -112,17 +113,22 @@ async function readMatrix(
  * @param where - Returns the tensor for error messages.
  */
 function rounding(writer: BlockWriter, firstBlock: number, width: number, where: () => string): (piece: Float32Array) => void {
+  /** Elements of the current block; a row ends with a block that is padded with zeros. */
   const values = new Float32Array(BLOCK_ELEMENTS);
   const levels = new Int8Array(BLOCK_ELEMENTS);
-  let [block, column] = [firstBlock, 0];
-  const write = (filled: number) => {
-    if (filled < BLOCK_ELEMENTS) values.fill(0, filled);
+  let block = firstBlock;
+  let column = 0;
+  const writeBlock = (filled: number) => {
+    values.fill(0, filled);
     const scale = roundBlock(writer.bits, values, levels);
-    if (!Number.isFinite(scale))
+    if (!Number.isFinite(scale)) {
+      const largest = values.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a));
       throw new DataError(
-        `${where()}: expected weights of at most ${MAX_FLOAT16} times ${writer.bits === 4 ? 8 : 127}, got ${values.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a))}: store the weights in float32, with the weight precision "float32"`,
+        `${where()}: expected weights of at most ${MAX_FLOAT16} times ${writer.bits === 4 ? 8 : 127}, got ${largest}: store the weights in float32, with the weight precision "float32"`,
       );
-    writer.write(block++, levels, scale, 0);
+    }
+    writer.write(block, levels, scale, 0);
+    block++;
   };
   return (piece) => {
     for (let i = 0; i < piece.length;) {
@@ -131,7 +137,7 @@ function rounding(writer: BlockWriter, firstBlock: number, width: number, where:
       for (let k = 0; k < count; k++) values[filled + k] = piece[i + k]!;
       i += count;
       column += count;
-      if (filled + count === BLOCK_ELEMENTS || column === width) write(filled + count);
+      if (filled + count === BLOCK_ELEMENTS || column === width) writeBlock(filled + count);
       if (column === width) column = 0;
     }
   };
@@ -140,11 +146,11 @@ function rounding(writer: BlockWriter, firstBlock: number, width: number, where:
 /** Returns a matrix in float32, in the shape of its parameter. */
 export function toFloat32(matrix: BlockMatrix): Float32Array {
   const { rows, width, isTransposed, scales } = matrix;
-  const blocks = scales.length / rows;
+  const blocksPerRow = scales.length / rows;
   const values = new Float32Array(rows * width);
-  const row = new Float32Array(blocks * BLOCK_ELEMENTS);
+  const row = new Float32Array(blocksPerRow * BLOCK_ELEMENTS);
   for (let r = 0; r < rows; r++) {
-    dequantize(matrix, r * blocks, row);
+    dequantize(matrix, r * blocksPerRow, row);
     if (isTransposed) for (let i = 0; i < width; i++) values[i * rows + r] = row[i]!;
     else values.set(row.subarray(0, width), r * width);
   }
@@ -158,10 +164,10 @@ export function storedFeeds(TensorClass: TensorConstructor, { layout, flat, bloc
   for (const [name, matrix] of blocks) {
     const names = blockNames(name);
     const { rows, bits, q, scales, offsets } = matrix;
-    const perRow = scales.length / rows;
-    tensors[names.q] = new TensorClass("uint8", q, [rows, perRow, (BLOCK_ELEMENTS / 8) * bits]);
-    tensors[names.scales] = new TensorClass("float32", scales, [rows, perRow]);
-    if (offsets) tensors[names.offsets] = new TensorClass("float32", offsets, [rows, perRow]);
+    const blocksPerRow = scales.length / rows;
+    tensors[names.q] = new TensorClass("uint8", q, [rows, blocksPerRow, (BLOCK_ELEMENTS / 8) * bits]);
+    tensors[names.scales] = new TensorClass("float32", scales, [rows, blocksPerRow]);
+    if (offsets) tensors[names.offsets] = new TensorClass("float32", offsets, [rows, blocksPerRow]);
   }
   return tensors;
 }

@@ -82,26 +82,25 @@ export function transformerLayer(
   const { config } = inputs;
   const linears = layerLinears(config, layer);
   const normed = layerNorm(inputs, layer, "norm1", input);
-  let mixed = attentionLayer(layer, normalizeTogether(inputs, layer, linear(inputs, linears.qkv, normed)));
-  let x = input;
-  if (chosen) {
-    mixed = gatherRows(mixed, chosen);
-    x = gatherRows(x, chosen);
-  }
-  const residual = addBranch(inputs, layer, "onorm", x, linear(inputs, linears.output, mixed));
+  const attended = attentionLayer(layer, normalizeTogether(inputs, layer, linear(inputs, linears.qkv, normed)));
+  const chosenOf = (rows: Value): Value => (chosen ? gatherRows(rows, chosen) : rows);
+  const [heads, layerInput] = [chosenOf(attended), chosenOf(input)];
+  const residual = addBranch(inputs, layer, "onorm", layerInput, linear(inputs, linears.output, heads));
   const { gate, activated, up } = gateAndUp(inputs, linears, layerNorm(inputs, layer, "norm2", residual));
-  return { residual, gate, up, output: addBranch(inputs, layer, "downnorm", residual, linear(inputs, linears.down, mul(activated, up))) };
+  const down = linear(inputs, linears.down, mul(activated, up));
+  return { residual, gate, up, output: addBranch(inputs, layer, "downnorm", residual, down) };
 }
 
-/** Computes the gate and up projections, and the activation of the gate. */
-function gateAndUp(inputs: ModelInputs, { inner: [first, second] }: LayerLinears, x: Value) {
+/** Computes the gate and up projections, and the activation of the gate. One linear layer may compute both. */
+function gateAndUp(inputs: ModelInputs, { inner: [gateLinear, upLinear] }: LayerLinears, x: Value) {
   const { innerSize: F } = inputs.config;
-  const projected = linear(inputs, first, x);
-  if (second !== undefined) return { gate: projected, activated: activate(inputs, projected), up: linear(inputs, second, x) };
+  const projected = linear(inputs, gateLinear, x);
+  if (upLinear !== undefined) return { gate: projected, activated: activate(inputs, projected), up: linear(inputs, upLinear, x) };
   const [gate, up] = split(projected, 1, [F, F]);
-  return { gate: gate, activated: activate(inputs, gate), up: up };
+  return { gate, activated: activate(inputs, gate), up };
 }
 
+/** Applies the activation of the configuration. */
 function activate({ config }: ModelInputs, gate: Value): Value {
   return config.activation === "silu" ? silu(gate) : geluTanh(gate);
 }
@@ -132,12 +131,11 @@ export function headProduct(inputs: ModelInputs, hidden: Value): Value {
     return join(parts, 1, config.vocabularySize);
   }
   if (pieces.length === 1) return matmul(normed, first(pieces));
-  // Pieces of a matrix [in, out] have some of the rows that the product sums over.
+  // Pieces of a matrix [in, out] have some of the rows that the product sums over, so their products are added.
   const heights = pieces.map(({ shape }) => first(shape));
-  return zip(split(normed, 1, heights), pieces).reduce<Value | undefined>(
-    (plus, [column, piece]) => matmul(column, piece, { plus }),
-    undefined,
-  )!;
+  let sum: Value | undefined;
+  for (const [columns, piece] of zip(split(normed, 1, heights), pieces)) sum = matmul(columns, piece, { plus: sum });
+  return sum!;
 }
 
 /** Returns the pieces of a parameter in order; the parameter itself if it is not cut. */
@@ -145,8 +143,11 @@ function piecesOf(weights: ModelInputs["weights"], name: string): Value[] {
   const whole = weights.get(name);
   if (whole) return [whole];
   const pieces: Value[] = [];
-  for (let piece = weights.get(pieceName(name, 0)); piece; piece = weights.get(pieceName(name, pieces.length))) pieces.push(piece);
-  return pieces;
+  for (;;) {
+    const piece = weights.get(pieceName(name, pieces.length));
+    if (piece === undefined) return pieces;
+    pieces.push(piece);
+  }
 }
 
 /** Returns the name of the output head's parameter: the embedding if the two are tied. */

@@ -44,6 +44,7 @@ export async function openBaseWeights(directory: string): Promise<WeightSource> 
   throw new UnsupportedError(`Expected weights in ${WEIGHTS_FILE}, or in files that ${INDEX_FILE} names; found no such file`);
 }
 
+/** Opens a GGUF file as a source of weights. */
 async function openGgufFile(path: string): Promise<WeightSource> {
   const weights = await openGgufWeights(path);
   return {
@@ -57,30 +58,31 @@ async function openGgufFile(path: string): Promise<WeightSource> {
   };
 }
 
+/** Opens all files that an index names as one source of weights. */
 async function openShards(directory: string, index: string): Promise<WeightSource> {
-  const fileOf = await readIndex(index);
+  const fileNames = await readIndex(index);
   const files = new Map<string, OpenSafetensors>();
   const close = async () => {
     await Promise.all([...files.values()].map((file) => file.close()));
   };
   try {
-    for (const name of new Set(fileOf.values())) files.set(name, await openSafetensors(join(directory, name)));
+    for (const name of new Set(fileNames.values())) files.set(name, await openSafetensors(join(directory, name)));
   } catch (error) {
     await close();
     throw error;
   }
-  const holder = (name: string) => files.get(fileOf.get(name) ?? "");
-  const require = (name: string): OpenSafetensors => {
-    const file = holder(name);
-    if (!file) throw new DataError(`${INDEX_FILE}: expected tensor "${name}", found none`);
+  const findFile = (tensor: string) => files.get(fileNames.get(tensor) ?? "");
+  const fileOf = (tensor: string): OpenSafetensors => {
+    const file = findFile(tensor);
+    if (!file) throw new DataError(`${INDEX_FILE}: expected tensor "${tensor}", found none`);
     return file;
   };
   return {
     label: INDEX_FILE,
-    shapeOf: (name) => holder(name)?.shapes.get(name),
-    read: async (name) => require(name).read(name),
-    readPieces: async (name, visit) => require(name).readPieces(name, visit),
-    check: async (name) => require(name).check(name),
+    shapeOf: (name) => findFile(name)?.shapes.get(name),
+    read: async (name) => fileOf(name).read(name),
+    readPieces: async (name, visit) => fileOf(name).readPieces(name, visit),
+    check: async (name) => fileOf(name).check(name),
     close,
   };
 }
@@ -88,10 +90,10 @@ async function openShards(directory: string, index: string): Promise<WeightSourc
 /** Reads the file name of each tensor. Names with a directory are refused, so an index cannot reference files outside its directory. */
 async function readIndex(index: string): Promise<Map<string, string>> {
   const content = parseFileJson(index, await readRegularFile(index, { maxBytes: MAX_INDEX_BYTES }));
-  const map = (content as { weight_map?: unknown } | null)?.weight_map;
-  if (typeof map !== "object" || map === null)
-    throw new DataError(`${INDEX_FILE}: expected "weight_map" to be an object, got ${typeof map}`);
-  const entries = Object.entries(map as Record<string, unknown>);
+  const weightMap = (content as { weight_map?: unknown } | null)?.weight_map;
+  if (typeof weightMap !== "object" || weightMap === null)
+    throw new DataError(`${INDEX_FILE}: expected "weight_map" to be an object, got ${typeof weightMap}`);
+  const entries = Object.entries(weightMap as Record<string, unknown>);
   const files = new Set(entries.map(([, file]) => file));
   if (files.size > MAX_SHARDS) throw new DataError(`${INDEX_FILE}: expected at most ${MAX_SHARDS} files, got ${files.size}`);
   return new Map(

@@ -75,11 +75,12 @@ export async function verifyWeights(
   }
 }
 
+/** Reads all tensors of a layout into a new flat vector, and closes the source. */
 async function packTensors(source: WeightSource, layout: Layout): Promise<Float32Array> {
   try {
     checkShapes(source, layout);
     const flat = new Float32Array(layout.length);
-    await fill(flat, source, layout);
+    await readParameters(flat, source, layout);
     return flat;
   } finally {
     await source.close();
@@ -96,7 +97,7 @@ export async function readWeightsInto(flat: Float32Array, path: string, layout: 
   try {
     checkShapes(source, layout);
     await checkValues(source, layout);
-    await fill(flat, source, layout);
+    await readParameters(flat, source, layout);
   } finally {
     await source.close();
   }
@@ -127,7 +128,7 @@ export async function openParameters(
 }
 
 /** Reads all parameters of a layout into a flat vector. */
-async function fill(flat: Float32Array, source: WeightSource, layout: Layout): Promise<void> {
+async function readParameters(flat: Float32Array, source: WeightSource, layout: Layout): Promise<void> {
   for (const parameter of layout.parameters) await readParameter(viewOf(flat, parameter), source, parameter);
 }
 
@@ -147,12 +148,13 @@ export async function readParameter(view: Float32Array, source: Pick<WeightSourc
  */
 export function packPiece(piece: Float32Array, first: number, parameter: Parameter, view: Float32Array, { start }: FileTensor): void {
   if (parameter.kind !== "matrix") return view.set(piece, start + first);
+  // A row of the file is a column of the parameter, whose elements are `columns` apart.
   const [rows, columns] = parameter.shape as [number, number];
   for (let i = 0; i < piece.length;) {
     const row = (first + i) % rows;
     const column = start + (first + i - row) / rows;
-    const end = Math.min(piece.length, i + rows - row);
-    for (let target = row * columns + column; i < end; i++, target += columns) view[target] = piece[i]!;
+    const columnEnd = Math.min(piece.length, i + rows - row);
+    for (let target = row * columns + column; i < columnEnd; i++, target += columns) view[target] = piece[i]!;
   }
 }
 
