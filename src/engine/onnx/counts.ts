@@ -1,4 +1,4 @@
-/** Validation of the numbers of threads and rows of the embedded engine. */
+/** Validation of the thread and row counts in the options of the embedded engine. */
 import { ConfigError } from "../../base/errors.ts";
 import { shown } from "../../base/util/shown.ts";
 import { MAX_THREADS } from "./runtime/thread-limits.ts";

@@ -138,15 +138,14 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   await loadRuntime();
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {}, onDeviceUnavailable = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
-  const ofDevice = { memoryBytes, weightPrecision: devicePrecision(weightPrecision), acceptsSoftware: device === "webgpu" };
-  const startDevice = () => deviceUnit({ sampler, ...ofDevice, onDeath, onFallback });
-  const unitsOf = (main: ComputeUnit, startLarge: typeof startDevice | null) =>
-    new ComputeUnits(main, startLarge, ({ message }) => onDeviceUnavailable(message));
-  if (device === "webgpu") return new OnnxEngine(bases, unitsOf(await startDevice(), null));
+  const deviceSettings = { sampler, memoryBytes, weightPrecision: devicePrecision(weightPrecision) };
+  const startDevice = () => deviceUnit({ ...deviceSettings, acceptsSoftware: device === "webgpu", onDeath, onFallback });
   const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
   const precisions = { weightPrecision: processorPrecision(weightPrecision), rolloutPrecision };
-  const processor = processorUnit({ samplers, sampler, trainer, precisions, onDeath });
-  return new OnnxEngine(bases, unitsOf(processor, device === "auto" ? startDevice : null));
+  const startProcessor = () => processorUnit({ samplers, sampler, trainer, precisions, onDeath });
+  const main = device === "webgpu" ? await startDevice() : startProcessor();
+  const startLarge = device === "auto" ? startDevice : null;
+  return new OnnxEngine(bases, new ComputeUnits(main, startLarge, ({ message }) => onDeviceUnavailable(message)));
 }
 
 /** Engine that finds the compute unit of each model, the samplers and the trainer of one device, and forwards calls to it. */
@@ -174,7 +173,8 @@ class OnnxEngine implements Engine {
 
   holds(held: PolicyVersion | ModelHandle): boolean {
     const unit = this.#units.known(held.base);
-    return unit !== undefined && (held.id.startsWith(POLICY_PREFIX) ? unit.samplers.holds(held.id) : unit.trainer.holds(held));
+    if (unit === undefined) return false;
+    return held.id.startsWith(POLICY_PREFIX) ? unit.samplers.holds(held.id) : unit.trainer.holds(held);
   }
 
   capabilities(): Capabilities {
@@ -246,15 +246,17 @@ class OnnxEngine implements Engine {
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const base = await this.#resolve(model.base);
-    const id = `${POLICY_PREFIX}${this.#nextPolicy++}`;
-    await (await this.#unitOf(base)).publish(model, id, base, await this.#isSmall(base), { signal });
+    const id = this.#newPolicyId();
+    const unit = await this.#unitOf(base);
+    await unit.publish(model, id, base, { isSmall: await this.#isSmall(base), signal });
     return { id, base: model.base };
   }
 
   async loadPolicy(spec: { base: string; state?: StatePath | undefined }, { signal }: CallOptions = {}): Promise<PolicyVersion> {
-    const id = `${POLICY_PREFIX}${this.#nextPolicy++}`;
+    const id = this.#newPolicyId();
     const base = await this.#resolve(spec.base);
-    await (await this.#unitOf(base)).samplers.loadPolicy(id, base, spec.state, await this.#isSmall(base), { signal });
+    const { samplers } = await this.#unitOf(base);
+    await samplers.loadPolicy(id, base, spec.state, { isSmall: await this.#isSmall(base), signal });
     return { id, base: spec.base };
   }
 
@@ -282,26 +284,37 @@ class OnnxEngine implements Engine {
     await Promise.all([this.#units.close(), this.#inspector.close()]);
   }
 
+  /** Returns a new identifier of a policy. */
+  #newPolicyId(): string {
+    return `${POLICY_PREFIX}${this.#nextPolicy++}`;
+  }
+
+  /** Returns the trainer that holds a model. */
   async #trainerOf(model: ModelHandle): Promise<ComputeUnit["trainer"]> {
     return (await this.#unitOfModel(model)).trainer;
   }
 
+  /** Returns the compute unit of a model, without resolving its base again if the base was used before. */
   async #unitOfModel({ base }: ModelHandle): Promise<ComputeUnit> {
     return this.#units.known(base) ?? (await this.#unitOf(await this.#resolve(base)));
   }
 
+  /** Returns the compute unit of a base model; starts the device if the base is the first large one. */
   #unitOf(base: BaseSource): Promise<ComputeUnit> {
     return this.#units.of(base.id, () => this.#isSmall(base));
   }
 
+  /** Whether a base model is small; see {@link isLarge}. */
   async #isSmall(base: BaseSource): Promise<boolean> {
     return !isLarge(await this.#config(base));
   }
 
+  /** Finds the directory or file of a base model. */
   #resolve(base: string): Promise<BaseSource> {
     return this.#bases.resolve(base).catch((error: unknown) => Promise.reject(unresolvedBase(base, error)));
   }
 
+  /** Returns the configuration of a base model, read once per directory. */
   #config({ id, directory }: BaseSource): Promise<ModelConfig> {
     return loadingBase(id, () => remember(this.#configs, directory, () => readModelConfig(directory)));
   }

@@ -23,9 +23,11 @@ const IDLE_MS = 10_000;
 export class BaseInspector {
   readonly #timeoutMs: number;
   readonly #maxHeapMb: number;
+  /** Inspections in progress, by their request as JSON. */
   readonly #running = new Map<string, Promise<void>>();
-  /** Fingerprints of accepted directories, by request. */
+  /** Fingerprints of accepted directories, by the request as JSON. */
   readonly #accepted = new Map<string, string>();
+  /** Threads that have not ended, also idle ones. */
   readonly #workers = new Set<Worker>();
   #isClosed = false;
   /** Idle thread, reused for the next inspection until its timer ends it. */
@@ -62,6 +64,7 @@ export class BaseInspector {
     await Promise.all([...this.#workers].map((worker) => worker.terminate()));
   }
 
+  /** Inspects a directory, unless its files are the ones that were accepted before. */
   async #inspect(request: InspectionRequest, key: string): Promise<void> {
     const fingerprint = await fingerprintOf(request.directory);
     if (fingerprint !== null && this.#accepted.get(key) === fingerprint) return;

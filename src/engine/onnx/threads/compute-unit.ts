@@ -1,13 +1,13 @@
 /** Units that train and sample models: the processor with its threads, or a device with its process. */
 import { ConfigError, EngineError } from "../../../base/errors.ts";
 import type { DeviceInfo } from "../../engine-info.ts";
-import type { CallOptions, ModelHandle, WorkerStatus } from "../../port.ts";
+import type { ModelHandle, WorkerStatus } from "../../port.ts";
 import { spawnWorker } from "../../../base/util/spawn-worker.ts";
 import type { BaseSource } from "../model/config.ts";
 import { DEFAULT_PREFIX_CACHE_BYTES, type SamplerSettings } from "../sample/options.ts";
 import { DeviceProcess } from "./device-process.ts";
 import type { DeviceEvent, DeviceSettings, DeviceTrainerMethods } from "./device-worker.ts";
-import { SamplerPool } from "./sampler-pool.ts";
+import { type PolicyOptions, SamplerPool } from "./sampler-pool.ts";
 import type { WorkerDeath } from "./supervised-worker.ts";
 import { TrainerClient } from "./trainer-client.ts";
 import type { CommonMethods } from "./trainer-methods.ts";
@@ -22,8 +22,8 @@ export interface ComputeUnit {
   readonly trainer: Pick<TrainerClient<CommonMethods, unknown>, "createModel" | "holds" | "call" | "unload">;
   /** Returns the states of the samplers and the trainer. */
   readonly workers: () => readonly WorkerStatus[];
-  /** Makes the weights of a model a policy. @param isSmall - Whether every sampler gets a copy. */
-  publish(model: ModelHandle, policy: string, base: BaseSource, isSmall: boolean, options: CallOptions): Promise<void>;
+  /** Makes the weights of a model a policy. @param options - `isSmall`: whether every sampler gets a copy. */
+  publish(model: ModelHandle, policy: string, base: BaseSource, options: PolicyOptions): Promise<void>;
   /** Stops the workers after their current calls. */
   close(): Promise<void>;
 }
@@ -58,15 +58,16 @@ export function processorUnit({ samplers: count, sampler, trainer: settings, pre
     },
     () => samplers.freeIdle(),
   );
+  /** State of the helper thread, which the trainer replaces at once; reported only after its first death. */
   const helper = () => ({ name: "trainer-helper", role: "trainer", state: "running", restarts: helperRestarts, restartsInMs: 0 }) as const;
   return {
     device: { name: "cpu", adapter: null, weightPrecision, rolloutPrecision: precisions.rolloutPrecision },
     samplers,
     trainer: trainer as unknown as ComputeUnit["trainer"],
     workers: () => [...samplers.status, trainer.status, ...(helperRestarts > 0 ? [helper()] : [])],
-    async publish(model, policy, base, isSmall, options) {
+    async publish(model, policy, base, options) {
       const weights = await trainer.call(model, "weights", (id) => [id], options);
-      await samplers.addPolicy(policy, base, weights, isSmall, options);
+      await samplers.addPolicy(policy, base, weights, options);
     },
     close: async () => void (await Promise.all([samplers.close(), trainer.close()])),
   };
@@ -95,19 +96,20 @@ export interface DeviceUnitOptions extends DeviceSettings {
  */
 export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...settings }: DeviceUnitOptions): Promise<ComputeUnit> {
   const { weightPrecision } = settings;
-  const process = new DeviceProcess(settings);
-  const samplers = new SamplerPool({ "device-sampler": () => process.open("sampler") }, onDeath);
+  const deviceProcess = new DeviceProcess(settings);
+  const samplers = new SamplerPool({ "device-sampler": () => deviceProcess.open("sampler") }, onDeath);
   const trainer = new TrainerClient<DeviceTrainerMethods, DeviceEvent>({
     name: "device-trainer",
-    spawn: () => process.open("trainer"),
+    spawn: () => deviceProcess.open("trainer"),
     onEvent: ({ fallback }) => onFallback(fallback),
     onDeath,
   });
   const close = async () => {
-    const timer = setTimeout(() => process.kill(), CLOSE_MS);
+    const timer = setTimeout(() => deviceProcess.kill(), CLOSE_MS);
     await Promise.all([samplers.close(), trainer.close()]).finally(() => clearTimeout(timer));
   };
-  const info = (): DeviceInfo => ({ name: "webgpu", adapter: process.adapter, weightPrecision });
+  // The adapter is known only after the device is open.
+  const info = (): DeviceInfo => ({ name: "webgpu", adapter: deviceProcess.adapter, weightPrecision });
   try {
     await trainer.ask("open", undefined as never).catch((cause: unknown) => {
       throw new EngineError(
@@ -116,16 +118,10 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
       );
     });
     if (!acceptsSoftware && isSoftware(info()))
-      throw new EngineError(`Expected a hardware adapter, got "${process.adapter}", which computes on the processor`);
+      throw new EngineError(`Expected a hardware adapter, got "${deviceProcess.adapter}", which computes on the processor`);
     if (weightPrecision === "float16") {
       await trainer.ask("storeFloat16", undefined as never).catch((cause: unknown) => {
-        const reason = reasonOf(cause);
-        if (!LACKS_FLOAT16.test(reason)) throw new EngineError(`The device "webgpu" could not store a float16: ${reason}`, { cause });
-        const adapter = process.adapter === null ? "this adapter" : `"${process.adapter}"`;
-        throw new ConfigError(
-          `\`weightPrecision\` "float16" needs an adapter with the WebGPU feature shader-f16, and ${adapter} cannot read a float16. Use "float32", or a GPU and driver with this feature. Cause: ${reason}`,
-          { cause, param: "weightPrecision" },
-        );
+        throw float16Failure(cause, deviceProcess.adapter);
       });
     }
   } catch (error) {
@@ -139,12 +135,25 @@ export async function deviceUnit({ onDeath, onFallback, acceptsSoftware, ...sett
     samplers,
     trainer: trainer as unknown as ComputeUnit["trainer"],
     workers: () => [...samplers.status, trainer.status],
-    publish: (model, policy, base, _isSmall, options) =>
+    // The device has a single sampler, so the size of the model does not matter.
+    publish: (model, policy, base, options) =>
       samplers.addPublished(policy, () => trainer.call(model, "publish", (id) => [id, policy, base], options)),
     close,
   };
 }
 
+/** Returns the error for a device that cannot store a float16. */
+function float16Failure(cause: unknown, adapter: string | null): ConfigError | EngineError {
+  const reason = reasonOf(cause);
+  if (!LACKS_FLOAT16.test(reason)) return new EngineError(`The device "webgpu" could not store a float16: ${reason}`, { cause });
+  const adapterName = adapter === null ? "this adapter" : `"${adapter}"`;
+  return new ConfigError(
+    `\`weightPrecision\` "float16" needs an adapter with the WebGPU feature shader-f16, and ${adapterName} cannot read a float16. Use "float32", or a GPU and driver with this feature. Cause: ${reason}`,
+    { cause, param: "weightPrecision" },
+  );
+}
+
+/** Returns the message of an error of the device, for the messages of this file. */
 function reasonOf(cause: unknown): string {
   return withoutSource(messageOf(cause)).trim();
 }

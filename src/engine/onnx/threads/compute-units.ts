@@ -8,7 +8,9 @@ export class ComputeUnits {
   readonly #startLarge: (() => Promise<ComputeUnit>) | null;
   readonly #onUnavailable: (error: Error) => void;
   readonly #started: ComputeUnit[];
+  /** Units by identifier of the base model. */
   readonly #ofBase = new Map<string, ComputeUnit>();
+  /** Unit of large models: null until the first of them is used; a promise of null if the unit cannot be started. */
   #large: Promise<ComputeUnit | null> | null = null;
 
   /**
@@ -37,13 +39,21 @@ export class ComputeUnits {
   async of(base: string, isSmall: () => Promise<boolean>): Promise<ComputeUnit> {
     const known = this.#ofBase.get(base);
     if (known !== undefined) return known;
-    const start = this.#startLarge;
-    const large = start === null || (await isSmall()) ? null : await (this.#large ??= this.#open(start));
-    const unit = this.#ofBase.get(base) ?? large ?? this.#main;
+    const chosen = await this.#choose(isSmall);
+    // A concurrent call may have chosen meanwhile.
+    const unit = this.#ofBase.get(base) ?? chosen;
     this.#ofBase.set(base, unit);
     return unit;
   }
 
+  /** Chooses the unit of a model by its size; starts the unit of large models for the first of them. */
+  async #choose(isSmall: () => Promise<boolean>): Promise<ComputeUnit> {
+    if (this.#startLarge === null || (await isSmall())) return this.#main;
+    this.#large ??= this.#open(this.#startLarge);
+    return (await this.#large) ?? this.#main;
+  }
+
+  /** Closes all units; waits for one that is being started. */
   async close(): Promise<void> {
     await this.#large?.catch(() => null);
     await Promise.all(this.#started.map((unit) => unit.close()));

@@ -63,17 +63,20 @@ export function checkedDevice(options: DeviceOptions, names: DeviceOptionNames =
   return { device, deviceMemory, weightPrecision, rolloutPrecision };
 }
 
+/** @throws ConfigError `E_CONFIG` unless `value` is one of the choices. */
 function checkChoice(param: string, value: string, choices: readonly string[]): void {
   if (choices.includes(value)) return;
   const accepted = choices.map((choice) => JSON.stringify(choice)).join(", ");
   throw new ConfigError(`Expected \`${param}\` to be one of ${accepted}, got ${shown(value)}`, { param });
 }
 
+/** @throws ConfigError `E_CONFIG` for a memory size that is not an integer of at least {@link MIN_MEMORY}. */
 function checkMemory(param: string, memory: number | undefined): void {
   if (memory === undefined || (Number.isSafeInteger(memory) && memory >= MIN_MEMORY)) return;
   throw new ConfigError(`Expected \`${param}\` to be a whole number of bytes from ${MIN_MEMORY} (1 GB), got ${shown(memory)}`, { param });
 }
 
+/** @throws ConfigError `E_CONFIG` for an option of GPUs; `what` continues the sentence about it up to "for a GPU". */
 function rejectOnProcessor(param: string, what: string): never {
   throw new ConfigError(`\`${param}\` ${what} for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"`, {
     param,
@@ -95,6 +98,7 @@ function isInBlocks(precision: WeightPrecision): boolean {
   return precision === "int4" || precision === "int8";
 }
 
+/** @throws ConfigError `E_CONFIG` for a value that only the processor supports. */
 function rejectOffProcessor(param: string, value: string, device: DeviceChoice): never {
   throw new ConfigError(`\`${param}\` "${value}" is for the processor, got the device "${device}": omit it, or select the device "cpu"`, {
     param,

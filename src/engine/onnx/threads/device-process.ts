@@ -11,8 +11,10 @@ const MAX_STDERR = 4096;
 /** Processes of a device, at most one at a time. */
 export class DeviceProcess {
   readonly #settings: DeviceSettings;
+  /** Running process; null before the first start, and after its end. */
   #child: ChildProcess | null = null;
-  #ends = new Map<DeviceRole, RoleEnd>();
+  /** Workers of the running process. */
+  #roles = new Map<DeviceRole, RoleWorker>();
   #adapter: string | null = null;
 
   constructor(settings: DeviceSettings) {
@@ -27,9 +29,9 @@ export class DeviceProcess {
   /** Returns the worker of a role; starts the process if none is running. */
   open(role: DeviceRole): WorkerEnd {
     this.#child ??= this.#start();
-    const end = new RoleEnd(this.#child, role);
-    this.#ends.set(role, end);
-    return end;
+    const worker = new RoleWorker(this.#child, role);
+    this.#roles.set(role, worker);
+    return worker;
   }
 
   /** Ends the process at once. */
@@ -40,7 +42,9 @@ export class DeviceProcess {
   #start(): ChildProcess {
     // The Vulkan loader names the adapters at this level.
     const child = spawnProcess("engine/onnx/threads/device-worker", this.#settings, { ...process.env, VK_LOADER_DEBUG: "info" });
-    const ends = (this.#ends = new Map());
+    // A map of its own: events of an earlier process still belong to that process's workers.
+    const roles = new Map<DeviceRole, RoleWorker>();
+    this.#roles = roles;
     let stderr = "";
     child.stderr!.setEncoding("utf8").on("data", (text: string) => {
       stderr += text;
@@ -48,14 +52,14 @@ export class DeviceProcess {
       stderr = withoutNoise(stderr).slice(-MAX_STDERR);
     });
     child.on("message", (message: RoleMessage | RoleClosed) => {
-      if ("closed" in message) ends.get(message.closed)?.end(0);
-      else ends.get(message.role)?.emit("message", message.message);
+      if ("closed" in message) roles.get(message.closed)?.end(0);
+      else roles.get(message.role)?.emit("message", message.message);
     });
     child.once("exit", (code, signal) => {
       if (this.#child === child) this.#child = null;
-      for (const end of ends.values()) {
-        if (code !== 0) end.emit("error", new Error(explain(code, signal, stderr)));
-        end.end(code ?? 1);
+      for (const worker of roles.values()) {
+        if (code !== 0) worker.emit("error", new Error(explainExit(code, signal, stderr)));
+        worker.end(code ?? 1);
       }
     });
     return child;
@@ -63,11 +67,12 @@ export class DeviceProcess {
 }
 
 /** Worker of one role, as the parent sees it: sends and receives the messages of the role over the process's channel. */
-class RoleEnd extends EventEmitter implements WorkerEnd {
+class RoleWorker extends EventEmitter implements WorkerEnd {
   readonly #child: ChildProcess;
   readonly #role: DeviceRole;
   #hasEnded = false;
-  static readonly #held = new WeakMap<ChildProcess, Set<DeviceRole>>();
+  /** Roles of each process that are in use; see {@link RoleWorker.ref}. */
+  static readonly #usedRoles = new WeakMap<ChildProcess, Set<DeviceRole>>();
 
   constructor(child: ChildProcess, role: DeviceRole) {
     super();
@@ -87,21 +92,21 @@ class RoleEnd extends EventEmitter implements WorkerEnd {
   }
 
   ref(): void {
-    this.#hold((held) => held.add(this.#role));
+    this.#changeUse((usedRoles) => usedRoles.add(this.#role));
   }
 
   unref(): void {
-    this.#hold((held) => held.delete(this.#role));
+    this.#changeUse((usedRoles) => usedRoles.delete(this.#role));
   }
 
   /** Changes the set of roles that are in use. The child keeps the parent alive while the set is not empty. */
-  #hold(change: (held: Set<DeviceRole>) => void): void {
-    const held = RoleEnd.#held.get(this.#child) ?? new Set();
-    RoleEnd.#held.set(this.#child, held);
-    change(held);
+  #changeUse(change: (usedRoles: Set<DeviceRole>) => void): void {
+    const usedRoles = RoleWorker.#usedRoles.get(this.#child) ?? new Set();
+    RoleWorker.#usedRoles.set(this.#child, usedRoles);
+    change(usedRoles);
     const handles = [this.#child, this.#child.channel, this.#child.stderr as unknown as { ref(): void; unref(): void } | null];
     for (const handle of handles) {
-      if (held.size > 0) handle?.ref();
+      if (usedRoles.size > 0) handle?.ref();
       else handle?.unref();
     }
   }
@@ -126,8 +131,9 @@ function withoutNoise(text: string): string {
   return lines.filter((line, index) => index >= lines.length - RECENT_LINES || !NOISE.test(line)).join("\n");
 }
 
-function explain(code: number | null, signal: NodeJS.Signals | null, stderr: string): string {
+/** Returns the message for the end of the process, with the last lines that it wrote to standard error. */
+function explainExit(code: number | null, signal: NodeJS.Signals | null, stderr: string): string {
   const lines = stderr.split("\n").filter((line) => line.trim() !== "" && !NOISE.test(line));
-  const end = signal === null ? `exited with code ${code}` : `was ended by ${signal}`;
-  return `the process of the device ${end}${lines.length === 0 ? "" : `: ${lines.slice(-3).join(" ")}`}`;
+  const exit = signal === null ? `exited with code ${code}` : `was ended by ${signal}`;
+  return `the process of the device ${exit}${lines.length === 0 ? "" : `: ${lines.slice(-3).join(" ")}`}`;
 }

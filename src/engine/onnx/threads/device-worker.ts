@@ -59,8 +59,8 @@ const settings = JSON.parse(itemAt(process.argv, 2)) as DeviceSettings;
 /** Channel of each role: `port1` receives and answers calls, `port2` passes messages to and from the parent process. */
 const channels = { sampler: new MessageChannel(), trainer: new MessageChannel() };
 /** Roles with an open channel; the process ends after the last is closed. */
-const open = new Set<DeviceRole>(["sampler", "trainer"]);
-for (const role of open) {
+const openRoles = new Set<DeviceRole>(["sampler", "trainer"]);
+for (const role of openRoles) {
   const { port2 } = channels[role];
   port2.on("message", (message: unknown) => {
     process.send!({ role, message } satisfies RoleMessage);
@@ -69,8 +69,8 @@ for (const role of open) {
     if (error !== undefined && endsDevice(error.message)) process.exit(1);
   });
   port2.on("close", () => {
-    open.delete(role);
-    if (open.size === 0) process.disconnect();
+    openRoles.delete(role);
+    if (openRoles.size === 0) process.disconnect();
     else process.send!({ closed: role } satisfies RoleClosed);
   });
 }
@@ -89,6 +89,7 @@ const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), pad
 const bases = new DeviceBases(memory, positions, settings.weightPrecision);
 const trainer: DeviceTrainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes), () => sampling.settle());
 
+/** Posts an event of a role to the parent process. */
 function post(role: DeviceRole, event: SamplerEvent | DeviceEvent): void {
   channels[role].port1.postMessage({ event });
 }

@@ -7,7 +7,7 @@ import type { HalfResult, Step, StepHelper } from "../train/step-executor.ts";
 import type { HalfTask, HelperMethods, SharedModel } from "./helper-worker.ts";
 
 /** Model that the helper thread has. */
-interface Known {
+interface IntroducedModel {
   /** Base model under an adapter; null if every parameter is trained. */
   readonly base: FrozenBase | null;
   /** Trained parameters in shared memory. */
@@ -21,7 +21,9 @@ interface Known {
 /** Handle of the helper thread on the calling side. */
 export class HelperThread implements StepHelper {
   readonly #worker: WorkerClient<HelperMethods>;
-  readonly #known = new Map<string, Known>();
+  /** Models that the helper thread has, by identifier. */
+  readonly #introduced = new Map<string, IntroducedModel>();
+  /** Numbers of base models, by which the helper thread finds weights that it already has. */
   readonly #baseIds = new WeakMap<FrozenBase, number>();
   #nextBase = 0;
   #compiled = 0;
@@ -38,11 +40,12 @@ export class HelperThread implements StepHelper {
 
   /** Computes the batches of a step on the helper thread. Sends the model first if the thread does not have it. */
   async run({ model, rows, batches, loss, signal }: Step, threads: number): Promise<HalfResult> {
-    const known = this.#known.get(model.id) ?? (await this.#introduce(model.id, model));
-    if (known.version !== model.version) known.parameters.set(model.parameters);
-    known.version = model.version;
-    const { memory } = known;
-    known.memory = null;
+    const introduced = this.#introduced.get(model.id) ?? (await this.#introduce(model.id, model));
+    if (introduced.version !== model.version) introduced.parameters.set(model.parameters);
+    introduced.version = model.version;
+    // The memory is transferred to the helper thread, so it can be used once.
+    const { memory } = introduced;
+    introduced.memory = null;
     const task: HalfTask = { ...rowsOfHalf(rows, batches), loss, threads, version: model.version, memory };
     const transfer = memory ? [memory.buffer as ArrayBuffer] : [];
     const result = await this.#worker.call("run", [model.id, task], { signal, transfer });
@@ -52,38 +55,35 @@ export class HelperThread implements StepHelper {
 
   /** Returns the gradient memory of a task for reuse by the next one, once the gradients were added. */
   reuse(id: string, memory: Float32Array): void {
-    const known = this.#known.get(id);
-    if (known) known.memory = memory;
+    const introduced = this.#introduced.get(id);
+    if (introduced) introduced.memory = memory;
   }
 
   /** Releases a model on the helper thread. */
   async forget(id: string): Promise<void> {
-    if (this.#known.delete(id)) await this.#worker.call("forget", [id]);
+    if (this.#introduced.delete(id)) await this.#worker.call("forget", [id]);
   }
 
   /** Keeps the programs of these thread counts and releases all others. With an empty set, also releases all models. */
   async keep(threads: ReadonlySet<number>): Promise<void> {
-    if (threads.size === 0) await Promise.all([...this.#known.keys()].map((id) => this.forget(id)));
+    if (threads.size === 0) await Promise.all([...this.#introduced.keys()].map((id) => this.forget(id)));
     await this.#worker.call("keep", [threads]);
   }
 
   /** Sends a model to the helper thread, with the weights of its base unless another model has the same base. */
-  async #introduce(id: string, { base, lora, parameters }: BatchModel): Promise<Known> {
+  async #introduce(id: string, { base, lora, parameters }: BatchModel): Promise<IntroducedModel> {
     const shared = new Float32Array(new SharedArrayBuffer(parameters.byteLength));
-    const known: Known = { base: lora ? base : null, parameters: shared, version: -1, memory: null };
-    const isKnown = [...this.#known.values()].some((other) => other.base === base);
-    const weights = lora && !isKnown ? base.weights : null;
-    const model: SharedModel = {
-      config: base.config,
-      lora,
-      base: lora ? { id: this.#baseId(base), weights } : null,
-      parameters: shared,
-    };
+    const introduced: IntroducedModel = { base: lora ? base : null, parameters: shared, version: -1, memory: null };
+    const isBaseThere = [...this.#introduced.values()].some((other) => other.base === base);
+    const weights = lora && !isBaseThere ? base.weights : null;
+    const sharedBase = lora ? { id: this.#baseId(base), weights } : null;
+    const model: SharedModel = { config: base.config, lora, base: sharedBase, parameters: shared };
     await this.#worker.call("introduce", [id, model]);
-    this.#known.set(id, known);
-    return known;
+    this.#introduced.set(id, introduced);
+    return introduced;
   }
 
+  /** Returns the number of a base model, assigned at its first use. */
   #baseId(base: FrozenBase): number {
     const id = this.#baseIds.get(base) ?? this.#nextBase++;
     this.#baseIds.set(base, id);

@@ -51,14 +51,17 @@ if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 const runners = new Runners();
 
 /** Model of this thread, with the shared memory that its parameters are copied from. */
-interface Known {
+interface IntroducedModel {
   readonly model: BatchModel;
+  /** Number of the base model under an adapter; null if every parameter is trained. */
   readonly baseId: number | null;
   readonly shared: Float32Array;
   /** Version of the shared parameters that was copied last; −1 = none. */
   version: number;
 }
-const models = new Map<string, Known>();
+
+/** Models of this thread by identifier. */
+const models = new Map<string, IntroducedModel>();
 
 /** Returns the weights of a base: the weights that were sent, or the copy of another model on the same base. */
 function baseWeights(base: SharedModel["base"]): StoredWeights {
@@ -67,17 +70,19 @@ function baseWeights(base: SharedModel["base"]): StoredWeights {
 }
 
 const methods = {
+  /** Adds a model, before the first task on it. */
   introduce: ([id, { config, lora, base, parameters }]: readonly [string, SharedModel]) => {
     const frozen = frozenBase(config, baseWeights(base));
     const trained = lora ? adapterLayout(config, lora.rank) : frozen.layout;
     const model = { base: frozen, lora, layout: trained, parameters: new Float32Array(trained.length) };
     models.set(id, { model, baseId: base?.id ?? null, shared: parameters, version: -1 });
   },
+  /** Computes one half of a step; gradients are null for a forward pass. */
   run: async ([id, { rows, batches, loss, threads, version, memory }]: readonly [string, HalfTask], signal: AbortSignal) => {
-    const known = getOrThrow(models, id);
-    const { model, shared } = known;
-    if (known.version !== version) model.parameters.set(shared);
-    known.version = version;
+    const introduced = getOrThrow(models, id);
+    const { model, shared } = introduced;
+    if (introduced.version !== version) model.parameters.set(shared);
+    introduced.version = version;
     const gradients = loss && (memory ?? new Float32Array(model.layout.length));
     if (memory) memory.fill(0);
     const results: BatchResult[] = [];
@@ -92,7 +97,9 @@ const methods = {
       gradients ? [gradients.buffer as ArrayBuffer] : [],
     );
   },
+  /** Releases the programs of all other thread counts. */
   keep: ([threads]: readonly [ReadonlySet<number>]) => runners.keep(threads),
+  /** Releases a model. */
   forget: ([id]: readonly [string]) => {
     models.delete(id);
   },

@@ -26,14 +26,15 @@ export interface Inspection {
 const TRIAL_LENGTH = 10_000;
 
 /** Test texts: long runs of one letter, digit, mark, space or line end, each followed by other characters. */
-const TRIAL = ["a", "A", "é", "字", "1", " ", "\n", " \n", "!", "'", "\u0301", "\0"].map((one) => `${one.repeat(TRIAL_LENGTH)}b!`);
+const TRIAL_TEXTS = ["a", "A", "é", "字", "1", " ", "\n", " \n", "!", "'", "\u0301", "\0"].map((run) => `${run.repeat(TRIAL_LENGTH)}b!`);
 
+/** Inspects a base model; never rejects. */
 async function inspect({ directory, readsWeights, encodesTexts }: InspectionRequest): Promise<Inspection> {
   try {
     const config = await readModelConfig(directory);
     await verifyWeights(directory, config, { readsValues: readsWeights, onTensor: () => post("progress") });
     const tokenizer = await loadTokenizer(directory);
-    if (encodesTexts) for (const text of TRIAL) tokenizer.encode(text);
+    if (encodesTexts) for (const text of TRIAL_TEXTS) tokenizer.encode(text);
     return { error: null };
   } catch (error) {
     return { error: describeError(error) };

@@ -20,7 +20,8 @@ export class PrefixAffinity<T> {
    * @param cache - Name of the prefix cache of a policy and a cache salt.
    */
   find(cache: string, prompt: Int32Array): T | null {
-    return keysOf(cache, prompt).reduceRight<T | null>((found, key) => found ?? this.#threads.peek(key) ?? null, null);
+    const longestKnown = keysOf(cache, prompt).findLast((key) => this.#threads.peek(key) !== undefined);
+    return longestKnown === undefined ? null : (this.#threads.peek(longestKnown) ?? null);
   }
 
   /** Records `thread` as the thread of all prefixes of a prompt. */

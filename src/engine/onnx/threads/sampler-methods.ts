@@ -13,10 +13,15 @@ import { Sampler } from "../sample/sampler.ts";
 /** Event that a sampler posts: sampled tokens, or failed requests with their error. */
 export type SamplerEvent = { readonly tokens: PackedEvents } | { readonly failed: readonly number[]; readonly error: SentError };
 
-/** Grammar of a request's output, with the directory of the tokenizer. */
-type OutputForm = GrammarText & { readonly directory: string };
+/** Grammar of a request's output, with the directory of the tokenizer, from which the vocabulary is read. */
+type OutputGrammar = GrammarText & { readonly directory: string };
 
-/** Creates a sampler and returns its methods. */
+/**
+ * Creates a sampler and returns its methods.
+ *
+ * @param where - Memory and graphs of the sampler: of the process, or of a device.
+ * @param post - Sends an event to the pool that owns the sampler.
+ */
 export function samplerMethods<T extends { readonly lora: Adapter | null }>(
   options: SamplerSettings,
   where: SamplerPlace<T>,
@@ -31,28 +36,28 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
   const grammars = new Grammars();
 
   /** Requests that wait for the compilation of their grammar. */
-  const awaiting = new Set<number>();
+  const waitingRequests = new Set<number>();
 
   /** Calls `add` with the compiled grammar, unless the request is canceled before. */
-  async function addConstrained(id: number, form: OutputForm, add: (constraint: GrammarConstraint) => void): Promise<void> {
-    awaiting.add(id);
+  async function addConstrained(id: number, grammar: OutputGrammar, add: (constraint: GrammarConstraint) => void): Promise<void> {
+    waitingRequests.add(id);
     try {
-      const constraint = await grammars.constraint(form.directory, form);
-      if (awaiting.has(id)) add(constraint);
+      const constraint = await grammars.constraint(grammar.directory, grammar);
+      if (waitingRequests.has(id)) add(constraint);
     } catch (error) {
       post({ failed: [id], error: describeError(error) });
     } finally {
-      awaiting.delete(id);
+      waitingRequests.delete(id);
     }
   }
 
   /** Input of the method `add`. */
-  type Added = readonly [
+  type AddInput = readonly [
     id: number,
     policy: string,
     prompt: Int32Array,
     params: SentParams,
-    form: OutputForm | null,
+    grammar: OutputGrammar | null,
     group: RequestGroup | undefined,
   ];
 
@@ -60,13 +65,14 @@ export function samplerMethods<T extends { readonly lora: Adapter | null }>(
     addPolicy: (input: Parameters<Sampler<T>["addPolicy"]>) => sampler.addPolicy(...input),
     loadPolicy: (input: Parameters<Sampler<T>["loadPolicy"]>) => sampler.loadPolicy(...input),
     releasePolicy: ([id]: readonly [string]) => sampler.releasePolicy(id),
-    add: ([id, policy, prompt, params, form, group]: Added) => {
-      if (form === null) sampler.add(id, policy, prompt, params, null, group);
+    add: ([id, policy, prompt, params, grammar, group]: AddInput) => {
+      if (grammar === null) sampler.add(id, policy, prompt, params, null, group);
       // Not awaited, so that later calls do not wait for the compilation.
-      else void addConstrained(id, form, (constraint) => sampler.add(id, policy, prompt, params, constraint, group));
+      else void addConstrained(id, grammar, (constraint) => sampler.add(id, policy, prompt, params, constraint, group));
     },
     cancel: ([id]: readonly [number]) => {
-      if (!awaiting.delete(id)) sampler.cancel(id);
+      const wasWaiting = waitingRequests.delete(id);
+      if (!wasWaiting) sampler.cancel(id);
     },
     settle: () => sampler.settle(),
     freeIdle: () => sampler.freeIdle(),

@@ -22,7 +22,17 @@ interface TrainedWeights {
   readonly lora: Adapter | null;
 }
 
+/** Options of a call that adds a policy. */
+export interface PolicyOptions extends CallOptions {
+  /** Whether every thread gets a copy of the weights. A large model is sampled on one thread only. */
+  readonly isSmall: boolean;
+}
+
+/** Client of a running sampler thread. */
 type Client = WorkerClient<SamplerMethods, SamplerEvent>;
+
+/** Loads a policy into a thread; `isLast` for the last of its threads. */
+type Load = (client: Client, isLast: boolean) => Promise<unknown>;
 
 /**
  * Max requests by which the load of the thread with a cached prefix may exceed the lowest load; beyond it, the least loaded thread is
@@ -32,7 +42,7 @@ const MAX_DETOUR = 8;
 
 /** Running request of a sampler thread. It ends with its last token, with an error, or when its reader leaves. */
 class SamplerRequest {
-  readonly tokens: PushIterator<SampledToken> = pushIterator<SampledToken>(() => this.#end(false));
+  readonly tokens: PushIterator<SampledToken> = pushIterator<SampledToken>(() => this.#end({ isFinished: false }));
   readonly #removeListener: () => void;
   readonly #onEnd: (isFinished: boolean) => void;
   #hasEnded = false;
@@ -50,15 +60,15 @@ class SamplerRequest {
     this.tokens.push(token);
     if (token.finish === undefined) return;
     this.tokens.end();
-    this.#end(true);
+    this.#end({ isFinished: true });
   }
 
   fail(error: unknown): void {
     this.tokens.fail(error);
-    this.#end(false);
+    this.#end({ isFinished: false });
   }
 
-  #end(isFinished: boolean): void {
+  #end({ isFinished }: { readonly isFinished: boolean }): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     this.#removeListener();
@@ -97,6 +107,7 @@ class SamplerThread {
   }
 
   #onEvent(event: SamplerEvent): void {
+    // A request that has ended here may still get events that the thread posted before.
     if ("tokens" in event) for (const { request, token } of unpackEvents(event.tokens)) this.requests.get(request)?.push(token);
     else for (const request of event.failed) this.requests.get(request)?.fail(restoreError(event.error));
   }
@@ -128,13 +139,14 @@ export class SamplerPool {
     options: SamplerSettings & { readonly maxRows: number; readonly prefixCacheBytes: number },
     onDeath: (death: WorkerDeath) => void,
   ): SamplerPool {
-    const share: SamplerSettings = {
+    const perThread: SamplerSettings = {
       ...options,
       maxRows: Math.ceil(options.maxRows / count),
       prefixCacheBytes: Math.floor(options.prefixCacheBytes / count),
     };
-    const spawn = () => spawnWorker("engine/onnx/threads/sampler-worker", { workerData: share });
-    return new SamplerPool(Object.fromEntries(Array.from({ length: count }, (_, index) => [`sampler-${index}`, spawn])), onDeath);
+    const spawn = () => spawnWorker("engine/onnx/threads/sampler-worker", { workerData: perThread });
+    const workers = Array.from({ length: count }, (_, index) => [`sampler-${index}`, spawn] as const);
+    return new SamplerPool(Object.fromEntries(workers), onDeath);
   }
 
   /** States of the threads, for `Engine.workers`. */
@@ -150,27 +162,23 @@ export class SamplerPool {
     return threads.length > 0 && threads.every(({ policies }) => policies.has(id));
   }
 
-  /**
-   * Adds a policy with trained weights. The buffer of the weights is transferred to a thread.
-   *
-   * @param isSmall - Whether every thread gets a copy; a large model is sampled on one thread only.
-   */
-  async addPolicy(id: string, base: BaseSource, weights: TrainedWeights, isSmall: boolean, { signal }: CallOptions): Promise<void> {
-    await this.#onEach(id, isSmall, (client, isLast) => {
+  /** Adds a policy with trained weights. The buffer of the weights is transferred to a thread. */
+  async addPolicy(id: string, base: BaseSource, weights: TrainedWeights, { isSmall, signal }: PolicyOptions): Promise<void> {
+    await this.#onEach(id, { isSmall }, (client, isLast) => {
       // The buffer itself is transferred to the last thread, copies to the others.
-      const own = isLast ? weights : { ...weights, flat: weights.flat.slice() };
-      return client.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
+      const transferred = isLast ? weights : { ...weights, flat: weights.flat.slice() };
+      return client.call("addPolicy", [id, base, transferred], { signal, transfer: [transferred.flat.buffer as ArrayBuffer] });
     });
   }
 
   /** Adds a policy that `publish` makes known to the only sampler. */
   async addPublished(id: string, publish: () => Promise<unknown>): Promise<void> {
-    await this.#onEach(id, false, publish);
+    await this.#onEach(id, { isSmall: false }, publish);
   }
 
   /** Adds a policy with the weights of the base, or of a saved state. */
-  async loadPolicy(id: string, base: BaseSource, state: string | undefined, isSmall: boolean, { signal }: CallOptions): Promise<void> {
-    await this.#onEach(id, isSmall, (client) => client.call("loadPolicy", [id, base, state], { signal }));
+  async loadPolicy(id: string, base: BaseSource, state: string | undefined, { isSmall, signal }: PolicyOptions): Promise<void> {
+    await this.#onEach(id, { isSmall }, (client) => client.call("loadPolicy", [id, base, state], { signal }));
   }
 
   /** Frees memory of samplers without requests that the next request can compute again. */
@@ -202,23 +210,26 @@ export class SamplerPool {
       release();
       if (!isFinished) client.call("cancel", [id]).catch(() => {});
     });
+    // Keeps the process alive while the request runs.
     const release = client.hold();
     requests.set(id, request);
-    const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
-    client.call("add", [id, policyId, prompt, toSent(params), form, group]).catch((error: unknown) => request.fail(error));
+    const grammar = constraint === undefined ? null : { ...grammarText(constraint), directory };
+    client.call("add", [id, policyId, prompt, toSent(params), grammar, group]).catch((error: unknown) => request.fail(error));
     return request.tokens;
   }
 
+  /** Stops the threads after their current calls. */
   async close(): Promise<void> {
     await Promise.all(this.#threads.map(({ worker }) => worker.close()));
   }
 
   /** Loads a policy into its threads. If a load fails or is aborted, all threads release the policy after their load has ended. */
-  async #onEach(id: string, isSmall: boolean, load: (client: Client, isLast: boolean) => Promise<unknown>): Promise<void> {
-    const homes = this.#threadsOf({ isSmall });
-    const alive = homes.filter(({ isAlive }) => isAlive);
-    const threads = alive.length > 0 ? alive : homes.slice(0, 1);
-    this.#policies.set(id, { isSmall });
+  async #onEach(id: string, policy: { readonly isSmall: boolean }, load: Load): Promise<void> {
+    const wantedThreads = this.#threadsOf(policy);
+    const alive = wantedThreads.filter(({ isAlive }) => isAlive);
+    // Without a running thread, the first one reports the error.
+    const threads = alive.length > 0 ? alive : wantedThreads.slice(0, 1);
+    this.#policies.set(id, policy);
     const loads = threads.map(async (thread, index) => {
       await load(thread.worker.require(), index === threads.length - 1);
       thread.policies.add(id);
@@ -251,13 +262,15 @@ export class SamplerPool {
     if (threads.length === 1) return first;
     const idlest = threads.reduce((best, thread) => (thread.load < best.load ? thread : best), first);
     const cache = cacheSalt === undefined ? policyId : `${policyId} ${cacheSalt}`;
-    const known = this.#affinities.find(cache, prompt);
-    const chosen = known?.policies.has(policyId) === true && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
+    const cached = this.#affinities.find(cache, prompt);
+    const isCachedUsable = cached?.policies.has(policyId) === true && cached.load - idlest.load <= MAX_DETOUR;
+    const chosen = isCachedUsable ? cached : idlest;
     this.#affinities.record(cache, prompt, chosen);
     return chosen;
   }
 }
 
+/** Releases a policy on a thread; does nothing if the thread is being restarted. */
 async function releaseOn({ worker }: SamplerThread, id: string): Promise<void> {
   await worker.client?.call("releasePolicy", [id]);
 }

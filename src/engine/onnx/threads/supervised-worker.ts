@@ -52,10 +52,15 @@ export class SupervisedWorker<M extends Methods, E> {
   readonly #waiters = new Set<Waiter<M, E>>();
   /** Worker that was started last, dead or alive. */
   #last: WorkerClient<M, E> | null = null;
+  /** The same worker while it runs; null after its death. */
   #client: WorkerClient<M, E> | null = null;
+  /** Timer of the next replacement. */
   #timer: NodeJS.Timeout | undefined;
+  /** Time of the last start, on the clock of `performance.now`. */
   #startedMs = 0;
+  /** Time of the next replacement, on the same clock. */
   #restartsAtMs = 0;
+  /** Deaths without an uptime of {@link STABLE_MS} in between. */
   #deathsInARow = 0;
   #restarts = 0;
   #isClosed = false;
@@ -133,7 +138,8 @@ export class SupervisedWorker<M extends Methods, E> {
     const { spawn, onEvent } = this.#options;
     this.#startedMs = performance.now();
     const client = new WorkerClient<M, E>(spawn(), { onEvent, onDeath: (error) => this.#onDeath(client, error) });
-    this.#last = this.#client = client;
+    this.#last = client;
+    this.#client = client;
     for (const { resolve } of this.#waiters) resolve(client);
   }
 
@@ -144,6 +150,7 @@ export class SupervisedWorker<M extends Methods, E> {
     const delayMs = restartDelayMs(this.#deathsInARow);
     this.#restartsAtMs = performance.now() + delayMs;
     this.#options.onDeath({ worker: this.#options.name, message: error.message, restartsInMs: delayMs }, error);
+    // The death is reported when the worker fails, before its thread or process has ended.
     this.#timer = setTimeout(() => void client.exited.then(() => this.#restart()), delayMs);
     if (this.#waiters.size === 0) this.#timer.unref();
   }

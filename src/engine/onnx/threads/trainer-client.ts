@@ -71,11 +71,13 @@ export class TrainerClient<M extends CommonMethods, E> {
     });
   }
 
+  /** Waits for earlier calls, and stops the worker. */
   close(): Promise<void> {
     return this.#worker.close();
   }
 }
 
+/** Returns the number of restarts in the identifier of a handle. */
 function incarnationOf(handleId: string): number {
   return Number(handleId.split("@")[1]);
 }
