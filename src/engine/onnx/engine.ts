@@ -119,8 +119,9 @@ const POLICY_PREFIX = "policy-";
  * @returns Running engine; call `close` to stop its threads.
  * @throws EngineMissingError `E_ENGINE_MISSING` if onnxruntime-node cannot be loaded.
  * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
- *   threads; for an unknown device or precision; for `rolloutPrecision` `"int8"` with another device than `"cpu"`; for `deviceMemory` below 1 GB or with the device `"cpu"`; for float16 weights with the
- *   device `"cpu"`, or on an adapter without shader-f16; and for weights in int8 or int4 with another device than `"cpu"`.
+ *   threads; for an unknown device or precision; for `rolloutPrecision` `"int8"` with another device than `"cpu"`; for `deviceMemory`
+ *   below 1 GB or with the device `"cpu"`; for float16 weights with the device `"cpu"`, or on an adapter without shader-f16; and for
+ *   weights in int8 or int4 with another device than `"cpu"`.
  * @example
  * ```ts
  * const engine = await createOnnxEngine({ baseModels: { base: "/models/base" } });

@@ -9,21 +9,30 @@ import { zip } from "../../base/util/values.ts";
 /** Weights that the server samples from. */
 export type SamplingTarget = { readonly base_model: string } | { readonly model_path: string } | { readonly sampling_session_id: string };
 
-/** Parameters that the protocol lacks: name here, name in requests, and a test for the value that has no effect. */
-const UNSUPPORTED: readonly (readonly [keyof SamplingParams, string, (value: never) => boolean])[] = [
-  ["minP", "min_p", (value: number) => value === 0],
-  ["allowedTokenIds", "allowed_token_ids", () => false],
-  ["bannedSequences", "bad_words", (value: readonly unknown[]) => value.length === 0],
-  ["minTokens", "min_tokens", (value: number) => value === 0],
-  ["lateTokenIds", "min_tokens", () => true],
-  ["logitBias", "logit_bias", (value: ReadonlyMap<unknown, unknown>) => value.size === 0],
-  ["repetitionPenalty", "repetition_penalty", (value: number) => value === 1],
-  ["frequencyPenalty", "frequency_penalty", (value: number) => value === 0],
-  ["presencePenalty", "presence_penalty", (value: number) => value === 0],
-  ["promptLogprobs", "prompt_logprobs", () => false],
-  ["priority", "priority", (value: bigint) => value === 0n],
+/** Parameter that the protocol lacks. */
+interface UnsupportedParam {
+  readonly name: keyof SamplingParams;
+  /** Name in requests to the service, for messages. */
+  readonly field: string;
+  /** Whether a value has no effect, so that it is accepted. */
+  readonly isNeutral: (value: never) => boolean;
+}
+
+const UNSUPPORTED: readonly UnsupportedParam[] = [
+  { name: "minP", field: "min_p", isNeutral: (value: number) => value === 0 },
+  { name: "allowedTokenIds", field: "allowed_token_ids", isNeutral: () => false },
+  { name: "bannedSequences", field: "bad_words", isNeutral: (value: readonly unknown[]) => value.length === 0 },
+  { name: "minTokens", field: "min_tokens", isNeutral: (value: number) => value === 0 },
+  // Has no effect without `minTokens`.
+  { name: "lateTokenIds", field: "min_tokens", isNeutral: () => true },
+  { name: "logitBias", field: "logit_bias", isNeutral: (value: ReadonlyMap<unknown, unknown>) => value.size === 0 },
+  { name: "repetitionPenalty", field: "repetition_penalty", isNeutral: (value: number) => value === 1 },
+  { name: "frequencyPenalty", field: "frequency_penalty", isNeutral: (value: number) => value === 0 },
+  { name: "presencePenalty", field: "presence_penalty", isNeutral: (value: number) => value === 0 },
+  { name: "promptLogprobs", field: "prompt_logprobs", isNeutral: () => false },
+  { name: "priority", field: "priority", isNeutral: (value: bigint) => value === 0n },
   // The protocol cannot separate the prefix caches of callers, so a salt is refused.
-  ["cacheSalt", "cache_salt", () => false],
+  { name: "cacheSalt", field: "cache_salt", isNeutral: () => false },
 ];
 
 /** Parameters that the protocol has. */
@@ -37,7 +46,7 @@ const SUPPORTED: ReadonlySet<string> = new Set(["maxTokens", "temperature", "top
 export function checkSupported(params: SamplingParams): void {
   for (const [name, value] of Object.entries(params)) {
     if (SUPPORTED.has(name) || value === undefined) continue;
-    const [, field, isNeutral] = UNSUPPORTED.find(([known]) => known === name) ?? ["", name, () => false];
+    const { field, isNeutral } = UNSUPPORTED.find((param) => param.name === name) ?? { field: name, isNeutral: () => false };
     if (!(isNeutral as (value: unknown) => boolean)(value))
       throw new UnsupportedError(`Models on a Tinker server are sampled without \`${field}\`; leave it out`, { param: field });
   }

@@ -51,7 +51,8 @@ function addReasoning(result: Record<string, unknown>, thoughts: readonly string
 /**
  * Returns content as the template reads it for this role: a text, or a list of parts.
  *
- * @param reasoning - Reasoning for a part at the start of the content; undefined for a message without reasoning, or with reasoning in fields of its own.
+ * @param reasoning - Reasoning for a part at the start of the content; undefined for a message without reasoning, or with reasoning in
+ *   fields of its own.
  */
 function contentForm(texts: string | readonly string[], role: string, forms: MessageForms, reasoning: string | undefined): unknown {
   const form = formRole(role);

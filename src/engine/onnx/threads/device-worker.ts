@@ -87,6 +87,7 @@ const memory = new DeviceMemory(
 /** Positions in the rotary tables, which the trainer and the sampler share. */
 const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), paddedLength(config.contextLength));
 const bases = new DeviceBases(memory, positions, settings.weightPrecision);
+// Trainer and sampler refer to each other: before a pass with gradient, the trainer waits until the sampler's caches leave it the memory.
 const trainer: DeviceTrainer = new DeviceTrainer(memory, bases, deviceBudget(settings.memoryBytes), () => sampling.settle());
 
 /** Posts an event of a role to the parent process. */

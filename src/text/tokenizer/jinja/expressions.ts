@@ -160,6 +160,7 @@ export class ExpressionCompiler {
     };
   }
 
+  /** Compiles `value if test else otherwise`. */
   #choice(node: TemplateExpression & { readonly kind: "choice" }): Evaluate {
     const [test, value] = [this.expression(node.test), this.expression(node.value)];
     const otherwise =
@@ -169,6 +170,7 @@ export class ExpressionCompiler {
     return (scope) => (truth(test(scope)) ? value(scope) : otherwise(scope));
   }
 
+  /** Compiles a chain of comparisons, which ends at the first that does not hold. */
   #compare(node: TemplateExpression & { readonly kind: "compare" }): Evaluate {
     const first = this.expression(node.first);
     const rest = node.rest.map(({ operator, value }) => ({ holds: COMPARISONS[operator], value: this.expression(value) }));
@@ -184,6 +186,7 @@ export class ExpressionCompiler {
     };
   }
 
+  /** Compiles a call. A call of an attribute is a method call, which needs no value for the method. */
   #call(called: TemplateExpression, argumentNodes: Arguments): Evaluate {
     const given = this.args(argumentNodes) ?? (() => ({ args: [], keywords: NO_KEYWORDS }));
     if (called.kind === "attribute") {
@@ -232,6 +235,7 @@ export class ExpressionCompiler {
   }
 }
 
+/** Adds a keyword argument; fails for one that is given already. */
 function addKeyword(keywords: Map<string, TemplateValue>, name: string, value: TemplateValue): void {
   if (keywords.has(name)) typeError(`got multiple values for keyword argument '${name}'`);
   keywords.set(name, value);

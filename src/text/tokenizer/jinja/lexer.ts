@@ -158,7 +158,7 @@ class Lexer {
     if (data !== "") this.#push("data", data);
   }
 
-  /** Skips a comment from behind its `{#` to its end. */
+  /** Skips a comment, from the position after its `{#`. */
   #skipComment(): void {
     // Like Python's Jinja, accepts a comment or raw block that begins at the very end of the template.
     if (this.#position >= this.#source.length) return;
@@ -177,7 +177,7 @@ class Lexer {
     this.#advance(closing.index + closing[0].length - this.#position);
   }
 
-  /** Reads the tokens of `{% … %}` or `{{ … }}` from behind its opening. A closing inside of brackets is not the end of the tag. */
+  /** Reads the tokens of `{% … %}` or `{{ … }}` from the position after its opening. A closing inside of brackets is not the end of the tag. */
   #readTag(beginKind: TokenKind, endKind: TokenKind, closing: RegExp): void {
     const expectedBrackets: string[] = [];
     this.#push(beginKind, "");

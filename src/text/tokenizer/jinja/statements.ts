@@ -1,5 +1,6 @@
 /**
- * Compiler of statements to functions that write to an output. Compiling once avoids walking the syntax tree in each rendering.
+ * Compiler of statements to functions that run in a scope and write to an output, so that renderings need not walk the syntax tree.
+ * `expressions.ts` compiles the expressions in them.
  */
 
 import { callMethod, callValue } from "./attributes.ts";
@@ -27,6 +28,7 @@ export function compileStatements(statements: readonly Statement[]): ScopedBody 
   return new StatementCompiler().scoped(statements);
 }
 
+/** Compiler of one template. */
 class StatementCompiler extends ExpressionCompiler {
   /** Names of each scope around the statements being compiled, innermost last. */
   readonly #outerNames: ReadonlySet<string>[] = [];
@@ -45,7 +47,7 @@ class StatementCompiler extends ExpressionCompiler {
     return { run, localNames: local };
   }
 
-  /** Compiles statements that run in the current scope. */
+  /** Compiles statements that run in the current scope, one after the other up to a `break` or `continue`. */
   body(statements: readonly Statement[]): Run {
     const runs = statements.map((statement) => this.#statement(statement));
     const [only] = runs;
@@ -137,6 +139,7 @@ class StatementCompiler extends ExpressionCompiler {
     }
   }
 
+  /** Compiles a loop. Its body has a scope of its own for each element. */
   #for(node: Statement & { readonly kind: "for" }): Run {
     const [iterable, assign] = [this.expression(node.iterable), this.#target(node.target)];
     const body = this.scoped(node.body, [...targetNames(node.target), "loop"]);
@@ -230,6 +233,7 @@ function runFor(compiled: CompiledFor, scope: Scope, output: Output, iterable: T
   const { meter } = scope;
   const allElements = iterateValue(meter, iterable);
   const elements = test === undefined ? allElements : filtered(scope, allElements, assign, test);
+  /** Renders the loop over other elements, for a call of `loop` in its body. */
   const renderAgain = (inner: TemplateValue, innerDepth: number): string => {
     const innerOutput = new Output(meter);
     runFor(compiled, scope, innerOutput, inner, innerDepth);

@@ -202,7 +202,7 @@ export class Namespace extends PyObject {
   }
 }
 
-/** Text that the filter `safe` marks: text appended to it is escaped as HTML. Its methods, and most filters applied to it, are unsupported. */
+/** Text that the filter `safe` marks. Text appended to it is escaped as HTML. Its methods and most filters of it are unsupported. */
 export class Markup extends PyObject {
   readonly typeName = "Markup";
   readonly text: string;
