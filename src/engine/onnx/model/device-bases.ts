@@ -35,7 +35,7 @@ export function storedInputs({ parameters }: Layout, precision: DevicePrecision)
   return new Map(precision === "float32" ? [] : parameters.filter(isStoredAsFloat16).map(({ name }) => [name, "float16"]));
 }
 
-/** Whether a parameter is stored as float16 with that precision. */
+/** Whether the precision float16 applies to a parameter; gains and biases stay float32. */
 function isStoredAsFloat16({ kind }: Parameter): boolean {
   return kind === "matrix" || kind === "embedding";
 }

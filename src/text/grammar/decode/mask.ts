@@ -61,10 +61,17 @@ function lowerBound(sorted: Int32Array, value: number): number {
   return low;
 }
 
-/** Walk over the vocabulary's tree that adds tokens to a mask. */
+/**
+ * Walk over the vocabulary's tree that adds tokens to a mask. Nodes are in preorder, so a subtree is a range of nodes, and the walk skips
+ * the subtree of a byte that cannot follow.
+ */
 class Walk {
+  /** Tokens that were added, as in {@link TokenMask}. */
   readonly mask: Uint32Array;
-  /** Visited nodes after which the call may end, of a walk of inner tokens. A token that ends there is added only if it can continue the call. */
+  /**
+   * Visited nodes after which the call may end, of a walk of inner tokens; null for other walks. A token that ends there is added only if
+   * it can continue the call.
+   */
   readonly exits: number[] | null;
   readonly #configurations: Configurations;
   readonly #vocabulary: Vocabulary;
@@ -116,7 +123,10 @@ class Walk {
     this.walk(node + 1, this.#tree.ends[node]!, next);
   }
 
-  /** Walks like {@link walk} from a configuration to which all bytes lead back, except the bytes of the nodes `outside`. */
+  /**
+   * Walks like {@link walk} from a configuration to which all bytes lead back, except the bytes of the nodes `outside`: adds the ranges of
+   * nodes between them without a step for each node.
+   */
   #walkLoop(first: number, end: number, from: Configuration, outside: Int32Array): void {
     const { bytes, ends } = this.#tree;
     let at = lowerBound(outside, first);

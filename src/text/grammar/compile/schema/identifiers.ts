@@ -81,18 +81,22 @@ class Identifiers {
   /** Returns the equivalent document without identifiers. */
   resolved(): SchemaObject {
     const root = getOrThrow(this.#resources, "");
-    const document = this.#rewritten(this.#document, "", root, this.#scopeAt(root));
+    const document = this.#rewritten(this.#document, "", root, this.#scopeAt(root), "original");
     const copies: Record<string, unknown> = {};
     // Rewriting a copy may add further copies to the list.
     for (const { pointer, scope, name } of this.#copies) {
       const schema = atPointer(this.#document, pointer);
-      copies[name] = isSchemaObject(schema) ? this.#rewritten(schema, pointer, this.#resourceAt(pointer), scope, true) : schema;
+      copies[name] = isSchemaObject(schema) ? this.#rewritten(schema, pointer, this.#resourceAt(pointer), scope, "copy") : schema;
     }
     if (this.#copies.length === 0) return document;
     return { ...document, $defs: { ...(document["$defs"] as object | undefined), ...copies } };
   }
 
-  /** Registers the identifiers of a schema and its parts. `around` is the resource that contains it; for the document, the document. */
+  /**
+   * Registers the identifiers of a schema and its parts: first the resource that its `$id` begins, then its anchors in that resource.
+   *
+   * @param around - Resource that contains the schema; for the document, the document itself.
+   */
   #index(schema: SchemaObject, pointer: string, around: Resource): void {
     const stringAt = (keyword: string): string | null => {
       const value = schema[keyword];
@@ -154,18 +158,18 @@ class Identifiers {
   /**
    * Returns a schema for the result: without identifiers, and with references that are JSON pointers in the result.
    *
-   * @param isCopy - Whether the schema is a copy for another scope. Copies have no definitions, which stay at their position.
+   * @param kind - `copy` for a copy of the schema for another scope. Copies have no definitions, which stay at their position.
    */
-  #rewritten(schema: SchemaObject, pointer: string, resource: Resource, scope: Scope, isCopy = false): SchemaObject {
+  #rewritten(schema: SchemaObject, pointer: string, resource: Resource, scope: Scope, kind: "original" | "copy"): SchemaObject {
     this.#size++;
     if (this.#size > MAX_SCHEMAS)
       throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, with those that dynamic references need repeatedly`);
-    const withoutIdentifiers = omit(schema, ...IDENTIFIERS, ...REFERENCES, ...(isCopy ? DEFINITIONS : []));
-    const result = withParts(withoutIdentifiers, (part, ...keys) => {
+    const plainSchema = omit(schema, ...IDENTIFIERS, ...REFERENCES, ...(kind === "copy" ? DEFINITIONS : []));
+    const result = withParts(plainSchema, (part, ...keys) => {
       const partPointer = pointer + keys.map(pointerStep).join("");
       const partResource = this.#resources.get(partPointer);
-      if (partResource === undefined) return this.#rewritten(part, partPointer, resource, scope, isCopy);
-      return this.#rewritten(part, partPointer, partResource, this.#enter(scope, partResource), isCopy);
+      if (partResource === undefined) return this.#rewritten(part, partPointer, resource, scope, kind);
+      return this.#rewritten(part, partPointer, partResource, this.#enter(scope, partResource), kind);
     });
     const [reference, ...furtherReferences] = REFERENCES.filter((keyword) => keyword in schema).map((keyword) => ({
       $ref: this.#reference(keyword, schema[keyword], pointer, resource, scope),
