@@ -1,4 +1,7 @@
-/** Architectures of llama.cpp that can be read, and their configuration in the form of transformers. */
+/**
+ * Architectures of llama.cpp that can be read, and their configuration in the form of transformers. {@link modelConfig} combines the keys
+ * that all architectures share with those that the architecture's own function returns.
+ */
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufFile } from "./file.ts";
 import { MetadataKeys } from "./keys.ts";
@@ -30,7 +33,9 @@ export interface GgufArchitecture {
 interface ArchitectureInput {
   readonly file: GgufFile;
   readonly keys: MetadataKeys;
+  /** Number of layers. */
   readonly layers: number;
+  /** Elements of a query or key of one head. */
   readonly headSize: number;
 }
 
@@ -40,8 +45,10 @@ const LLAMA: GgufArchitecture = {
   gainOffset: 0,
   async config({ file, keys, headSize }) {
     const window = keys.number("attention.sliding_window") ?? 0;
+    // Converters write both families as "llama"; only Mistral has a sliding window.
+    const name = window === 0 ? named("LlamaForCausalLM", "llama") : { ...named("MistralForCausalLM", "mistral"), sliding_window: window };
     return {
-      ...(window === 0 ? named("LlamaForCausalLM", "llama") : { ...named("MistralForCausalLM", "mistral"), sliding_window: window }),
+      ...name,
       ...biases(file),
       rope_parameters: await wholeRope({ file, keys, headSize }, keys.number("rope.freq_base") ?? 10_000),
     };
@@ -154,11 +161,16 @@ function named(architecture: string, type: string): Config {
 }
 
 /** Returns the configuration of an architecture with one rotation of whole heads. */
-async function withWholeRope(model: ArchitectureInput, name: Config, more: Config): Promise<Config> {
-  return { ...name, ...more, rope_parameters: await wholeRope(model) };
+async function withWholeRope(model: ArchitectureInput, name: Config, familyKeys: Config): Promise<Config> {
+  return { ...name, ...familyKeys, rope_parameters: await wholeRope(model) };
 }
 
-/** Returns the rotation of whole heads. @throws UnsupportedError `E_UNSUPPORTED` for a model that rotates a part of each head. */
+/**
+ * Returns the rotation of whole heads.
+ *
+ * @param theta - Base of the frequencies. @default the key `rope.freq_base`, which must then be present
+ * @throws UnsupportedError `E_UNSUPPORTED` for a model that rotates a part of each head.
+ */
 async function wholeRope(
   { file, keys, headSize }: Pick<ArchitectureInput, "file" | "keys" | "headSize">,
   theta?: number,
@@ -177,10 +189,10 @@ function biases({ tensors }: GgufFile): { readonly attention_bias: boolean; read
 }
 
 /**
- * Returns the type of each layer: with or without a sliding window. The file has a value per layer, or a period: every `period`-th layer
- * has no window.
+ * Returns the type of each layer: with or without a sliding window. The file has a value per layer (0 for a layer without a window), or a
+ * period: every `period`-th layer has no window.
  *
- * @param defaultPeriod - Period for files without either.
+ * @param defaultPeriod - Period for files that have neither.
  */
 function layerTypes(keys: MetadataKeys, layers: number, defaultPeriod: number): string[] {
   const pattern = keys.numbers("attention.sliding_window_pattern");
@@ -188,15 +200,16 @@ function layerTypes(keys: MetadataKeys, layers: number, defaultPeriod: number): 
     throw new DataError(
       `${keys.label}: ${keys.name("attention.sliding_window_pattern")}: expected ${layers} values, got ${pattern.length}`,
     );
+  // `number` rejects arrays, so the period is read only if there is no pattern.
   const period = pattern === undefined ? (keys.number("attention.sliding_window_pattern") ?? defaultPeriod) : 0;
-  return Array.from({ length: layers }, (_, layer) =>
-    (pattern === undefined ? (layer + 1) % period !== 0 : pattern[layer] !== 0) ? "sliding_attention" : "full_attention",
-  );
+  const hasWindow = (layer: number) => (pattern === undefined ? (layer + 1) % period !== 0 : pattern[layer] !== 0);
+  return Array.from({ length: layers }, (_, layer) => (hasWindow(layer) ? "sliding_attention" : "full_attention"));
 }
 
 /** Layers of Gemma 3 27B, which scales attention by hidden size / heads instead of the size of a head. */
 const GEMMA_27B_LAYERS = 62;
 
+/** Returns the keys of Gemma 3, text models only. */
 async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Promise<Config> {
   const windowTheta = keys.number("rope.freq_base_swa") ?? 10_000;
   const window = keys.number("attention.sliding_window") ?? 0;
@@ -218,6 +231,7 @@ async function gemma3({ file, keys, layers, headSize }: ArchitectureInput): Prom
   };
 }
 
+/** Returns the keys of Phi 3 and 4, which rotate a part of each head. */
 async function phi3({ file, keys, headSize }: ArchitectureInput): Promise<Config> {
   const rotated = keys.requireNumber("rope.dimension_count");
   const window = keys.number("attention.sliding_window") ?? 0;
@@ -234,6 +248,7 @@ async function phi3({ file, keys, headSize }: ArchitectureInput): Promise<Config
   };
 }
 
+/** Returns the keys of OLMo 3, or, for a file without a sliding window, of OLMo 2. */
 async function olmo({ file, keys, layers, headSize }: ArchitectureInput): Promise<Config> {
   const theta = keys.requireNumber("rope.freq_base");
   const rope = await wholeRope({ file, keys, headSize }, theta);
@@ -251,6 +266,7 @@ async function olmo({ file, keys, layers, headSize }: ArchitectureInput): Promis
   };
 }
 
+/** Returns the keys of Granite without experts. */
 async function granite({ file, keys, headSize }: ArchitectureInput): Promise<Config> {
   if (keys.boolean("rope.scaling.finetuned") === false)
     throw new UnsupportedError(

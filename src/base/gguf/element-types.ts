@@ -1,4 +1,7 @@
-/** Element types of tensors in GGUF files, and their conversion to float32. */
+/**
+ * Element types of tensors in GGUF files, and their conversion to float32. In the 4-bit and 5-bit types of 32 elements per block, byte `i`
+ * of the block's 16 bytes holds the lower 4 bits of element `i` in its lower half, and of element `i + 16` in its upper half.
+ */
 import { DataError, UnsupportedError } from "../errors.ts";
 import { readFloat16 } from "../util/float16.ts";
 import { levels4K, q4K, q5K, q6K } from "./k-quants.ts";
@@ -7,8 +10,8 @@ import { levels4K, q4K, q5K, q6K } from "./k-quants.ts";
  * Converts whole blocks to float32. Results equal those of `dequantize` in the Python package `gguf` bit by bit: every product is exact in
  * float32, so each element is rounded at most once.
  *
- * @param from - Whole blocks.
- * @param to - As many elements as the blocks have.
+ * @param from - Bytes of whole blocks.
+ * @param to - Written in full: as many elements as the blocks have.
  */
 export type Decode = (from: DataView, to: Float32Array) => void;
 
@@ -30,7 +33,7 @@ export interface ElementType {
   readonly levels?: { readonly bits: number; readonly decode: DecodeLevels };
 }
 
-/** Supported types by their number in ggml. */
+/** Supported types by their number in ggml. The decoders below step through the bytes of {@link ElementType.blockBytes}. */
 const TYPES: ReadonlyMap<number, ElementType> = new Map([
   [0, { name: "F32", blockSize: 1, blockBytes: 4, decode: float32 }],
   [1, { name: "F16", blockSize: 1, blockBytes: 2, decode: float16 }],
@@ -72,7 +75,7 @@ const UNSUPPORTED_NAMES: Readonly<Record<number, string>> = {
 };
 
 /**
- * Returns the type with a number.
+ * Returns the element type with a number of ggml.
  *
  * @param where - File and tensor for error messages.
  * @throws UnsupportedError `E_UNSUPPORTED` naming a type of ggml that is not supported.
@@ -89,10 +92,12 @@ export function elementTypeOf(number: number, where: string): ElementType {
   );
 }
 
+/** Copies float32, which the file holds in little-endian order, as every supported platform does. */
 function float32(from: DataView, to: Float32Array): void {
   new Uint8Array(to.buffer, to.byteOffset, to.byteLength).set(new Uint8Array(from.buffer, from.byteOffset, from.byteLength));
 }
 
+/** Decodes float16. */
 function float16(from: DataView, to: Float32Array): void {
   for (let i = 0, offset = 0; i < to.length; i++, offset += 2) to[i] = readFloat16(from, offset);
 }
@@ -128,7 +133,7 @@ function q41(from: DataView, to: Float32Array): void {
   }
 }
 
-/** Decodes blocks of a float16 scale d, 32 fifth bits and 4-bit numbers: `d · (q − 16)`. */
+/** Decodes blocks of a float16 scale d, 32 fifth bits and 4-bit numbers, which form 5-bit numbers q: `d · (q − 16)`. */
 function q50(from: DataView, to: Float32Array): void {
   for (let offset = 0, out = 0; offset < from.byteLength; offset += 22, out += 32) {
     const d = readFloat16(from, offset);
@@ -141,7 +146,7 @@ function q50(from: DataView, to: Float32Array): void {
   }
 }
 
-/** Decodes blocks of a float16 scale d, a float16 minimum m, 32 fifth bits and 4-bit numbers: `d · q + m`. */
+/** Decodes blocks of a float16 scale d, a float16 minimum m, 32 fifth bits and 4-bit numbers, which form 5-bit numbers q: `d · q + m`. */
 function q51(from: DataView, to: Float32Array): void {
   for (let offset = 0, out = 0; offset < from.byteLength; offset += 24, out += 32) {
     const d = readFloat16(from, offset);

@@ -19,27 +19,32 @@ const PIECE_ELEMENTS = 2 ** 20;
 /** Pattern of the names of files that `llama-gguf-split` writes. */
 const SPLIT_NAME = /-\d{5}-of-\d{5}\.gguf$/u;
 
+/** Callback of {@link GgufFile.readLevels}: 32 levels, their scale and offset, and the index of the first of these elements. */
+type LevelsVisitor = (levels: Int8Array, scale: number, offset: number, firstElement: number) => void;
+
 /** Open GGUF file. */
 export interface GgufFile extends GgufHeader {
   /** Name of the file without its directory, for error messages. */
   readonly label: string;
   /**
-   * Converts a tensor to float32 in pieces of whole rows, so that memory does not grow with the tensor.
+   * Converts a tensor to float32 in pieces, so that memory does not grow with the tensor. With the length of a row as `unitElements`,
+   * pieces have whole rows.
    *
    * @param tensor - Tensor of this file.
-   * @param unitElements - Each piece but the last has a multiple of this number of elements. @default 1
    * @param visit - Called with each piece and the index of its first element in the tensor. The piece is valid only during the call, and
    *   `visit` may change its elements.
+   * @param unitElements - Each piece but the last has a multiple of this number of elements. @default 1
    * @throws DataError `E_DATA` naming the tensor if it contains NaN or an infinity, or if the file has been truncated since it was opened.
    */
-  readPieces(tensor: GgufTensor, visit: (piece: Float32Array, first: number) => void, unitElements?: number): Promise<void>;
+  readPieces(tensor: GgufTensor, visit: (piece: Float32Array, firstElement: number) => void, unitElements?: number): Promise<void>;
   /**
-   * Visits the elements of a tensor as integers, 32 at a time, if its type has {@link ElementType.levels}.
+   * Visits the elements of a tensor as integers, 32 at a time.
    *
+   * @param tensor - Tensor with a type that has {@link ElementType.levels}.
    * @param visit - Called with 32 levels, their scale and offset, and the index of the first of these elements in the tensor.
    * @throws DataError `E_DATA` as {@link readPieces}.
    */
-  readLevels(tensor: GgufTensor, visit: (levels: Int8Array, scale: number, offset: number, first: number) => void): Promise<void>;
+  readLevels(tensor: GgufTensor, visit: LevelsVisitor): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -101,30 +106,29 @@ function requireSingleFile({ metadata }: GgufHeader, label: string): void {
 interface PieceParams {
   readonly tensor: GgufTensor;
   readonly unitElements: number;
-  readonly visit: (piece: Float32Array, first: number) => void;
+  readonly visit: (piece: Float32Array, firstElement: number) => void;
 }
 
+/** Decodes a tensor piece by piece for {@link GgufFile.readPieces}. */
 async function readPieces(file: FileHandle, label: string, { tensor, unitElements, visit }: PieceParams): Promise<void> {
   const { name, type } = tensor;
   let values: Float32Array | undefined;
-  await readBlocks(file, label, tensor, unitElements, (blocks, first, count) => {
-    const piece = (values ??= new Float32Array(count)).subarray(0, count);
+  await readBlocks(file, label, tensor, unitElements, (blocks, firstElement, count) => {
+    // The first piece is the largest, so its memory serves all of them.
+    values ??= new Float32Array(count);
+    const piece = values.subarray(0, count);
     type.decode(blocks, piece);
-    const invalid = firstNonFinite(piece);
-    if (invalid >= 0) throw notFinite(label, name, piece[invalid]!, first + invalid);
-    visit(piece, first);
+    const invalidIndex = firstNonFinite(piece);
+    if (invalidIndex >= 0) throw notFinite(label, name, piece[invalidIndex]!, firstElement + invalidIndex);
+    visit(piece, firstElement);
   });
 }
 
-async function readLevels(
-  file: FileHandle,
-  label: string,
-  tensor: GgufTensor,
-  visit: (levels: Int8Array, scale: number, offset: number, first: number) => void,
-): Promise<void> {
+/** Visits the integers of a tensor for {@link GgufFile.readLevels}. */
+async function readLevels(file: FileHandle, label: string, tensor: GgufTensor, visit: LevelsVisitor): Promise<void> {
   const { name, type } = tensor;
-  await readBlocks(file, label, tensor, 1, (blocks, first) => {
-    let element = first;
+  await readBlocks(file, label, tensor, 1, (blocks, firstElement) => {
+    let element = firstElement;
     type.levels!.decode(blocks, (levels, scale, offset) => {
       if (!Number.isFinite(scale + offset)) throw notFinite(label, name, scale + offset, element);
       visit(levels, scale, offset, element);
@@ -133,39 +137,47 @@ async function readLevels(
   });
 }
 
-/** Reads the blocks of a tensor in pieces. @param visit - Called with whole blocks, the index of their first element and their elements. */
+/**
+ * Reads the blocks of a tensor in pieces.
+ *
+ * @param visit - Called with whole blocks, the index of their first element in the tensor, and the number of their elements.
+ */
 async function readBlocks(
   file: FileHandle,
   label: string,
   { size, start, type }: GgufTensor,
   unitElements: number,
-  visit: (blocks: DataView, first: number, count: number) => void,
+  visit: (blocks: DataView, firstElement: number, count: number) => void,
 ): Promise<void> {
   const unit = leastCommonMultiple(unitElements, type.blockSize);
-  const step = Math.min(size, Math.max(1, Math.floor(PIECE_ELEMENTS / unit)) * unit);
-  const raw = Buffer.allocUnsafeSlow((step / type.blockSize) * type.blockBytes);
-  for (let first = 0; first < size; first += step) {
-    const count = Math.min(step, size - first);
-    const bytes = raw.subarray(0, (count / type.blockSize) * type.blockBytes);
-    await readFully(file, label, bytes, start + (first / type.blockSize) * type.blockBytes);
-    visit(new DataView(bytes.buffer, bytes.byteOffset, bytes.length), first, count);
+  const unitsPerPiece = Math.max(1, Math.floor(PIECE_ELEMENTS / unit));
+  const pieceElements = Math.min(size, unitsPerPiece * unit);
+  const bytesOf = (elements: number) => (elements / type.blockSize) * type.blockBytes;
+  const buffer = Buffer.allocUnsafeSlow(bytesOf(pieceElements));
+  for (let firstElement = 0; firstElement < size; firstElement += pieceElements) {
+    const count = Math.min(pieceElements, size - firstElement);
+    const bytes = buffer.subarray(0, bytesOf(count));
+    await readFully(file, label, bytes, start + bytesOf(firstElement));
+    visit(new DataView(bytes.buffer, bytes.byteOffset, bytes.length), firstElement, count);
   }
 }
 
+/** Returns the error for an element that is NaN or infinite. */
 function notFinite(label: string, name: string, value: number, index: number): DataError {
   return new DataError(`${label}: expected tensor "${name}" to hold finite numbers, got ${value} at element ${index}`);
 }
 
+/** Returns the least common multiple of two positive integers, by Euclid's algorithm. */
 function leastCommonMultiple(a: number, b: number): number {
   const divisor = (x: number, y: number): number => (y === 0 ? x : divisor(y, x % y));
   return (a / divisor(a, b)) * b;
 }
 
-/** Fills `target` from a position of the file. @throws DataError `E_DATA` if the file ends before. */
+/** Fills `target` with the bytes from `position` of the file. @throws DataError `E_DATA` if the file ends before. */
 async function readFully(file: FileHandle, label: string, target: Uint8Array, position: number): Promise<void> {
-  for (let done = 0; done < target.length;) {
-    const { bytesRead } = await file.read(target, done, target.length - done, position + done);
-    if (bytesRead === 0) throw new DataError(`${label}: the file ends after ${position + done} bytes, its header describes more`);
-    done += bytesRead;
+  for (let filledBytes = 0; filledBytes < target.length;) {
+    const { bytesRead } = await file.read(target, filledBytes, target.length - filledBytes, position + filledBytes);
+    if (bytesRead === 0) throw new DataError(`${label}: the file ends after ${position + filledBytes} bytes, its header describes more`);
+    filledBytes += bytesRead;
   }
 }

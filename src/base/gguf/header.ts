@@ -1,5 +1,6 @@
 /**
- * Header of a GGUF file, versions 2 and 3, little-endian: metadata, and a table of tensors.
+ * Header of a GGUF file, versions 2 and 3, little-endian: metadata, and a table of tensors. Its parser checks structure and bounds only;
+ * values of metadata are decoded when they are asked for.
  *
  * @source https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
@@ -70,6 +71,7 @@ export function parseHeader(bytes: Buffer, fileBytes: number, label: string): Gg
   return { metadata, tensors: readTensors(reader, tensorCount, alignmentOf(metadata)) };
 }
 
+/** Reads magic and version, and requires a supported file. */
 function requireVersion(reader: HeaderReader): void {
   const { label } = reader;
   const magic = reader.uint32("magic");
@@ -84,9 +86,10 @@ function requireVersion(reader: HeaderReader): void {
     throw new UnsupportedError(`${label}: expected GGUF version 2 or 3, got ${version}; convert the model again`);
 }
 
+/** Reads the type of a value, and skips the value. */
 function readValue(reader: HeaderReader, key: string): StoredValue {
   const field = `value of ${key}`;
-  const type = typeAt(reader, field);
+  const type = readType(reader, field);
   if (type === "array") return { type, ...readArray(reader, field, 1) };
   const start = reader.position;
   if (type === "string") reader.skipStrings(1, field);
@@ -94,9 +97,10 @@ function readValue(reader: HeaderReader, key: string): StoredValue {
   return { type, count: 1, start };
 }
 
+/** Reads type and length of an array, and skips its elements. @param depth - 1 for an array that is not inside of another. */
 function readArray(reader: HeaderReader, field: string, depth: number): Omit<StoredValue, "type"> {
   if (depth > MAX_DEPTH) throw new DataError(`${reader.label}: ${field}: expected arrays at most ${MAX_DEPTH} deep`);
-  const elementType = typeAt(reader, field);
+  const elementType = readType(reader, field);
   // Every element takes at least one byte of the file, which bounds the loops below.
   const count = reader.count(`array length of ${field}`, 2 ** 32);
   const start = reader.position;
@@ -106,7 +110,8 @@ function readArray(reader: HeaderReader, field: string, depth: number): Omit<Sto
   return { elementType, count, start };
 }
 
-function typeAt(reader: HeaderReader, field: string): ValueType {
+/** Reads the number of a value type. */
+function readType(reader: HeaderReader, field: string): ValueType {
   const number = reader.uint32(`type of ${field}`);
   const type = TYPE_NAMES[number];
   if (type === undefined)
@@ -114,6 +119,7 @@ function typeAt(reader: HeaderReader, field: string): ValueType {
   return type;
 }
 
+/** Returns the alignment of the tensors' data in bytes. */
 function alignmentOf(metadata: GgufMetadata): number {
   const alignment = metadata.number("general.alignment") ?? DEFAULT_ALIGNMENT;
   if (!Number.isInteger(alignment) || alignment < 8 || alignment > MAX_ALIGNMENT || (alignment & (alignment - 1)) !== 0)
@@ -124,32 +130,35 @@ function alignmentOf(metadata: GgufMetadata): number {
 /** Reads the table of tensors. As llama.cpp does, requires tensors to follow each other in the order of the table, with padding only. */
 function readTensors(reader: HeaderReader, count: number, alignment: number): Map<string, GgufTensor> {
   const { label, fileBytes } = reader;
-  const infos = Array.from({ length: count }, (_, index) => readInfo(reader, index));
+  const infos = Array.from({ length: count }, (_, index) => readTensorInfo(reader, index));
   const aligned = (position: number) => Math.ceil(position / alignment) * alignment;
   const dataStart = aligned(reader.position);
   const tensors = new Map<string, GgufTensor>();
+  /** End of the last tensor's data, relative to `dataStart`, in bytes. */
   let end = 0;
   for (const { offset, ...info } of infos) {
     const field = `tensor ${JSON.stringify(info.name)}`;
     if (tensors.has(info.name)) throw new DataError(`${label}: ${field} occurs twice`);
-    if (offset !== BigInt(aligned(end)))
-      throw new DataError(`${label}: ${field}: expected offset ${aligned(end)}, directly behind the tensor before it, got ${offset}`);
-    const start = dataStart + aligned(end);
-    end = aligned(end) + (info.size / info.type.blockSize) * info.type.blockBytes;
+    const expectedOffset = aligned(end);
+    if (offset !== BigInt(expectedOffset))
+      throw new DataError(`${label}: ${field}: expected offset ${expectedOffset}, directly behind the tensor before it, got ${offset}`);
+    end = expectedOffset + (info.size / info.type.blockSize) * info.type.blockBytes;
     if (dataStart + end > fileBytes)
       throw new DataError(`${label}: ${field}: its data ends at byte ${dataStart + end}, the file has only ${fileBytes}: it is truncated`);
-    tensors.set(info.name, { ...info, start });
+    tensors.set(info.name, { ...info, start: dataStart + expectedOffset });
   }
   return tensors;
 }
 
-function readInfo(reader: HeaderReader, index: number): Omit<GgufTensor, "start"> & { readonly offset: bigint } {
+/** Reads an entry of the table of tensors. `offset` is relative to the start of the tensors' data. */
+function readTensorInfo(reader: HeaderReader, index: number): Omit<GgufTensor, "start"> & { readonly offset: bigint } {
   const { label } = reader;
   const name = reader.string(`name of tensor ${index}`, MAX_NAME_BYTES);
   const field = `tensor ${JSON.stringify(name)}`;
   const dimensions = reader.uint32(`dimensions of ${field}`);
   if (dimensions < 1 || dimensions > MAX_DIMENSIONS)
     throw new DataError(`${label}: ${field}: expected 1 to ${MAX_DIMENSIONS} dimensions, got ${dimensions}`);
+  // The file has the shape in reverse order, so the first size is the length of a row.
   const sizes = Array.from({ length: dimensions }, () => reader.count(`shape of ${field}`, 2 ** 40));
   const size = sizes.reduce((product, each) => product * each, 1);
   if (size < 1 || !Number.isSafeInteger(size))

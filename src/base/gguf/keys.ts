@@ -65,7 +65,8 @@ export class MetadataKeys {
 
   /** Requires that a key is missing, 0 or an array of zeros. @throws UnsupportedError `E_UNSUPPORTED` naming another number. */
   refuseUnlessZero(key: string): void {
-    const value = (this.numbers(key) ?? [this.number(key) ?? 0]).find((each) => each !== 0);
-    if (value !== undefined) throw new UnsupportedError(`${this.label}: ${this.name(key)}: ${value} is not supported; only 0 is`);
+    const values = this.numbers(key) ?? [this.number(key) ?? 0];
+    const nonZero = values.find((value) => value !== 0);
+    if (nonZero !== undefined) throw new UnsupportedError(`${this.label}: ${this.name(key)}: ${nonZero} is not supported; only 0 is`);
   }
 }

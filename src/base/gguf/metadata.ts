@@ -1,4 +1,4 @@
-/** Metadata of a GGUF file: typed values by key. */
+/** Metadata of a GGUF file: typed values by key, decoded from the bytes of the header when they are asked for. */
 import { DataError } from "../errors.ts";
 import { first } from "../util/values.ts";
 
@@ -29,6 +29,7 @@ export const VALUE_TYPES = {
 export type ValueType = keyof typeof VALUE_TYPES;
 /** Types of values with a fixed size. */
 type FixedType = Exclude<ValueType, "string" | "array">;
+/** Types of numbers. */
 type NumericType = Exclude<FixedType, "bool">;
 
 /** Position of a value, checked to be inside the header. Arrays are decoded when they are read. */
@@ -105,7 +106,7 @@ export class GgufMetadata {
     return this.#values.get(key)?.type === "array";
   }
 
-  /** Returns the number of elements of an array; undefined for a missing key. */
+  /** Returns the number of elements of an array, without decoding them; undefined for a missing key. */
   count(key: string): number | undefined {
     return this.#values.get(key)?.count;
   }
@@ -116,7 +117,13 @@ export class GgufMetadata {
     return value;
   }
 
-  /** Returns the elements of a value of an expected type; undefined for a missing key. @throws DataError `E_DATA` for another type. */
+  /**
+   * Returns the elements of a value of an expected type; undefined for a missing key.
+   *
+   * @param expected - Noun phrase of the type for the message.
+   * @param field - Checked type: of the value itself, or of the elements of an array.
+   * @throws DataError `E_DATA` for another type.
+   */
   #typed<T extends ValueType>(
     key: string,
     expected: string,
@@ -132,10 +139,12 @@ export class GgufMetadata {
   }
 }
 
+/** Whether values of a type are numbers. */
 function isNumeric(type: ValueType | undefined): type is NumericType {
   return type !== undefined && type !== "string" && type !== "array" && type !== "bool";
 }
 
+/** Decodes the elements of an array of strings: each is its length in eight bytes, of which four are enough here, and its text. */
 function stringsOf(header: Buffer, { start, count }: Elements<"string">): string[] {
   const strings: string[] = [];
   let offset = start;
@@ -147,6 +156,7 @@ function stringsOf(header: Buffer, { start, count }: Elements<"string">): string
   return strings;
 }
 
+/** Decodes the elements of an array of values with a fixed size. */
 function numbersOf(header: Buffer, { type, start, count }: Elements<FixedType>): number[] {
   const { bytes, read } = VALUE_TYPES[type];
   return Array.from({ length: count }, (_, index) => read(header, start + index * bytes));

@@ -48,12 +48,14 @@ export async function readModelFile(path: string, name: string, { maxBytes, sign
   });
 }
 
+/** Returns one of {@link GGUF_MODEL_FILES} as JSON; undefined for another name. */
 async function ggufModelFile(path: string, name: string): Promise<unknown> {
   if (!(GGUF_MODEL_FILES as readonly string[]).includes(name)) return undefined;
   return withGguf(path, async (file) => {
     if (name === "config.json") return modelConfig(file);
     const { tokenizer, config, generation } = readTokenizer(file);
-    return name === "tokenizer.json" ? tokenizer : name === "tokenizer_config.json" ? config : generation;
+    if (name === "tokenizer.json") return tokenizer;
+    return name === "tokenizer_config.json" ? config : generation;
   });
 }
 
@@ -62,6 +64,7 @@ export function readGgufTokenizer(path: string): Promise<GgufTokenizer> {
   return withGguf(path, async (file) => readTokenizer(file));
 }
 
+/** Opens a GGUF file for the duration of `read`. */
 async function withGguf<T>(path: string, read: (file: GgufFile) => Promise<T>): Promise<T> {
   const file = await openGguf(path);
   try {

@@ -30,16 +30,15 @@ const TOLERANCE = 1e-4;
 export async function ropeParameters(file: GgufFile, keys: MetadataKeys, rotated: number, theta: number): Promise<RopeParameters> {
   const base = { rope_theta: theta };
   if (file.tensors.has(LLAMA3_DIVISORS)) return { ...base, ...(await llama3(file, rotated, theta)) };
-  const legacy = keys.number("rope.scale_linear");
+  const legacyFactor = keys.number("rope.scale_linear");
+  const defaultType = legacyFactor === undefined ? "none" : "linear";
   // The converter writes no type for Phi 3 and 4.
-  const type = file.tensors.has(LONG_DIVISORS)
-    ? "longrope"
-    : (keys.string("rope.scaling.type") ?? (legacy === undefined ? "none" : "linear"));
+  const type = file.tensors.has(LONG_DIVISORS) ? "longrope" : (keys.string("rope.scaling.type") ?? defaultType);
   switch (type) {
     case "none":
       return { ...base, rope_type: "default" };
     case "linear":
-      return { ...base, rope_type: "linear", factor: legacy ?? keys.requireNumber("rope.scaling.factor") };
+      return { ...base, rope_type: "linear", factor: legacyFactor ?? keys.requireNumber("rope.scaling.factor") };
     case "yarn":
       return { ...base, ...yarn(keys) };
     case "longrope":
@@ -55,9 +54,10 @@ export async function ropeParameters(file: GgufFile, keys: MetadataKeys, rotated
 function yarn(keys: MetadataKeys): RopeParameters {
   const factor = keys.requireNumber("rope.scaling.factor");
   const magnitude = 0.1 * Math.log(Math.max(factor, 1)) + 1;
-  // llama.cpp multiplies this value with `magnitude`; transformers expects the product.
-  const relative = keys.number("rope.scaling.attn_factor");
-  const attention = keys.number("rope.scaling.yarn_attn_factor") ?? (relative === undefined ? undefined : relative * magnitude);
+  // llama.cpp multiplies `rope.scaling.attn_factor` by `magnitude`; transformers expects the product.
+  const relativeFactor = keys.number("rope.scaling.attn_factor");
+  const product = relativeFactor === undefined ? undefined : relativeFactor * magnitude;
+  const attentionFactor = keys.number("rope.scaling.yarn_attn_factor") ?? product;
   const logMultiplier = keys.number("rope.scaling.yarn_log_multiplier");
   const extrapolation = keys.number("rope.scaling.yarn_ext_factor") ?? 1;
   if (extrapolation !== 1 && extrapolation !== -1)
@@ -69,7 +69,7 @@ function yarn(keys: MetadataKeys): RopeParameters {
     beta_fast: keys.number("rope.scaling.yarn_beta_fast") ?? 32,
     beta_slow: keys.number("rope.scaling.yarn_beta_slow") ?? 1,
     ...(logMultiplier === undefined ? {} : { mscale: 1, mscale_all_dim: logMultiplier }),
-    ...(attention === undefined ? {} : { attention_factor: attention }),
+    ...(attentionFactor === undefined ? {} : { attention_factor: attentionFactor }),
   };
 }
 
@@ -84,24 +84,23 @@ async function longRope(file: GgufFile, keys: MetadataKeys, rotated: number): Pr
   return {
     rope_type: "longrope",
     original_max_position_embeddings: original,
-    short_factor: await vector(file, SHORT_DIVISORS, rotated / 2),
-    long_factor: await vector(file, LONG_DIVISORS, rotated / 2),
+    short_factor: await readVector(file, SHORT_DIVISORS, rotated / 2),
+    long_factor: await readVector(file, LONG_DIVISORS, rotated / 2),
     ...(isDefault ? {} : { attention_factor: attention }),
   };
 }
 
 /** Returns the settings of type "llama3" that result in the divisors of the file, which has no key for them. */
 async function llama3(file: GgufFile, rotated: number, theta: number): Promise<RopeParameters> {
-  const divisors = await vector(file, LLAMA3_DIVISORS, rotated / 2);
+  const divisors = await readVector(file, LLAMA3_DIVISORS, rotated / 2);
   if (divisors.every((divisor) => divisor === 1)) return { rope_type: "default" };
   const factor = Math.max(...divisors);
   const frequencies = divisors.map((_, i) => theta ** ((-2 * i) / rotated));
   for (const original of [USUAL_ORIGINAL_LENGTH, originalLength(divisors, frequencies, factor)]) {
-    if (
-      zip(divisors, frequencies).every(
-        ([divisor, frequency]) => Math.abs(divisor / llama3Divisor(frequency, factor, original) - 1) < TOLERANCE,
-      )
-    )
+    const resultsInDivisors = zip(divisors, frequencies).every(
+      ([divisor, frequency]) => Math.abs(divisor / llama3Divisor(frequency, factor, original) - 1) < TOLERANCE,
+    );
+    if (resultsInDivisors)
       return {
         rope_type: "llama3",
         factor,
@@ -121,19 +120,25 @@ async function llama3(file: GgufFile, rotated: number, theta: number): Promise<R
  */
 function originalLength(divisors: readonly number[], frequencies: readonly number[], factor: number): number {
   const index = divisors.findIndex((divisor) => divisor > 1 && divisor < factor);
-  const kept = (1 / (divisors[index] ?? 1) - 1 / factor) / (1 - 1 / factor);
-  return Math.round(((kept * (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR) + LOW_FREQ_FACTOR) * 2 * Math.PI) / (frequencies[index] ?? 1));
+  const keptShare = (1 / (divisors[index] ?? 1) - 1 / factor) / (1 - 1 / factor);
+  const rotations = keptShare * (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR) + LOW_FREQ_FACTOR;
+  return Math.round((rotations * 2 * Math.PI) / (frequencies[index] ?? 1));
 }
 
-/** Returns the divisor of a frequency. @source Grattafiori et al. 2024, arXiv:2407.21783; transformers, `_compute_llama3_parameters`. */
+/**
+ * Returns the divisor of a frequency: 1 above {@link HIGH_FREQ_FACTOR} rotations within the original context, `factor` below
+ * {@link LOW_FREQ_FACTOR}, interpolated between them.
+ *
+ * @source Grattafiori et al. 2024, arXiv:2407.21783; transformers, `_compute_llama3_parameters`.
+ */
 function llama3Divisor(frequency: number, factor: number, original: number): number {
-  const turns = (original * frequency) / (2 * Math.PI);
-  const kept = Math.min(1, Math.max(0, (turns - LOW_FREQ_FACTOR) / (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR)));
-  return 1 / ((1 - kept) / factor + kept);
+  const rotations = (original * frequency) / (2 * Math.PI);
+  const keptShare = Math.min(1, Math.max(0, (rotations - LOW_FREQ_FACTOR) / (HIGH_FREQ_FACTOR - LOW_FREQ_FACTOR)));
+  return 1 / ((1 - keptShare) / factor + keptShare);
 }
 
 /** Reads a small tensor of a known length. */
-async function vector(file: GgufFile, name: string, length: number): Promise<number[]> {
+async function readVector(file: GgufFile, name: string, length: number): Promise<number[]> {
   const tensor = file.tensors.get(name);
   if (tensor === undefined) throw new DataError(`${file.label}: expected tensor "${name}", found none`);
   if (tensor.shape.join() !== `${length}`)

@@ -1,4 +1,4 @@
-/** Tokenizer in GGUF metadata, as the files of a tokenizer in Hugging Face layout. */
+/** Conversion of the tokenizer in GGUF metadata to the files of a tokenizer in Hugging Face layout. */
 import { DataError, UnsupportedError } from "../errors.ts";
 import type { GgufHeader } from "./header.ts";
 import type { GgufMetadata } from "./metadata.ts";
@@ -19,6 +19,7 @@ export interface GgufTokenizer {
   readonly size: number;
 }
 
+/** Object of `tokenizer.json`. */
 type Json = Readonly<Record<string, unknown>>;
 
 /**
@@ -40,7 +41,7 @@ export function readTokenizer({ metadata, tensors }: GgufHeader): GgufTokenizer 
       truncation: null,
       padding: null,
       added_tokens: addedTokens(vocabulary),
-      ...kind.file,
+      ...kind.tokenizerKeys,
       post_processor: postProcessor(texts, addsBos ? bos : undefined, addsEos ? eos : undefined),
     },
     config: {
@@ -73,14 +74,15 @@ function sizeOf(tokens: number, rows: number | undefined, label: string): number
 type Merges = readonly (string | readonly [string, string])[];
 
 /** Parts of the tokenizer that depend on its kind (`tokenizer.ggml.model`). */
-interface Kind {
+interface TokenizerKind {
   /** Keys of `tokenizer.json`. */
-  readonly file: Json;
+  readonly tokenizerKeys: Json;
   /** Whether the BOS is added if the file has no `tokenizer.ggml.add_bos_token`. */
   readonly addsBos: boolean;
 }
 
-function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
+/** Returns the tokenizer of the kind that the file names. @throws UnsupportedError `E_UNSUPPORTED` for another kind. */
+function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary): TokenizerKind {
   const model = metadata.required("tokenizer.ggml.model", metadata.string("tokenizer.ggml.model"));
   switch (model) {
     case "gpt2":
@@ -88,7 +90,7 @@ function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
     case "llama":
       return sentencePiece(metadata, vocabulary);
     case "gemma4":
-      return mergesOfPieces(metadata, vocabulary);
+      return piecesWithMerges(metadata, vocabulary);
     default:
       throw new UnsupportedError(
         `${metadata.label}: tokenizer.ggml.model: ${JSON.stringify(model.slice(0, 100))} is not supported; "gpt2", "llama" and "gemma4" are`,
@@ -97,12 +99,12 @@ function kindOf(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
 }
 
 /** Returns a byte-level tokenizer, as in GPT-2. */
-function byteLevel(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
+function byteLevel(metadata: GgufMetadata, vocabulary: GgufVocabulary): TokenizerKind {
   const preTokenizer = preTokenizerOf(metadata);
   const byteLevelPart = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false };
   const splits = preTokenizer.patterns.map((regex) => ({ type: "Split", pattern: { Regex: regex }, behavior: "Isolated", invert: false }));
   return {
-    file: {
+    tokenizerKeys: {
       normalizer: preTokenizer.isNormalized === true ? { type: "NFC" } : null,
       pre_tokenizer: { type: "Sequence", pretokenizers: [...splits, byteLevelPart] },
       decoder: { type: "ByteLevel", add_prefix_space: true, trim_offsets: true, use_regex: true },
@@ -112,14 +114,15 @@ function byteLevel(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
   };
 }
 
+/** Returns the pre-tokenizer that the file names. @throws UnsupportedError `E_UNSUPPORTED` for an unknown identifier. */
 function preTokenizerOf(metadata: GgufMetadata): GgufPreTokenizer {
   const id = metadata.string("tokenizer.ggml.pre");
   if (id === undefined)
     throw new DataError(
       `${metadata.label}: expected the metadata key tokenizer.ggml.pre, found none: convert the model again with a newer llama.cpp`,
     );
-  const known = preTokenizerWithId(id);
-  if (known !== undefined) return known;
+  const preTokenizer = preTokenizerWithId(id);
+  if (preTokenizer !== undefined) return preTokenizer;
   throw new UnsupportedError(
     `${metadata.label}: tokenizer.ggml.pre: ${JSON.stringify(id.slice(0, 100))} is not supported; ${preTokenizerIds().join(", ")} are`,
   );
@@ -133,7 +136,7 @@ function requireMerges(metadata: GgufMetadata): string[] {
 const SPACE = "▁";
 
 /** Returns a tokenizer in the style of SentencePiece, which merges neighbors by the scores of the tokens that they make. */
-function sentencePiece(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
+function sentencePiece(metadata: GgufMetadata, vocabulary: GgufVocabulary): TokenizerKind {
   const scores = metadata.required("tokenizer.ggml.scores", metadata.numbers("tokenizer.ggml.scores"));
   if (scores.length < vocabulary.texts.length)
     throw new DataError(
@@ -142,16 +145,16 @@ function sentencePiece(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind
   if (metadata.boolean("tokenizer.ggml.remove_extra_whitespaces") === true)
     throw new UnsupportedError(`${metadata.label}: tokenizer.ggml.remove_extra_whitespaces: true is not supported`);
   const hasPrefix = metadata.boolean("tokenizer.ggml.add_space_prefix") ?? true;
-  return { file: pieces(vocabulary, mergesFromScores(vocabulary, scores), hasPrefix), addsBos: true };
+  return { tokenizerKeys: pieceTokenizer(vocabulary, mergesFromScores(vocabulary, scores), { hasPrefix }), addsBos: true };
 }
 
 /** Returns a tokenizer with the pieces of SentencePiece and explicit merges, as in Gemma 4. */
-function mergesOfPieces(metadata: GgufMetadata, vocabulary: GgufVocabulary): Kind {
-  return { file: pieces(vocabulary, requireMerges(metadata), false), addsBos: true };
+function piecesWithMerges(metadata: GgufMetadata, vocabulary: GgufVocabulary): TokenizerKind {
+  return { tokenizerKeys: pieceTokenizer(vocabulary, requireMerges(metadata), { hasPrefix: false }), addsBos: true };
 }
 
-/** Returns the keys of `tokenizer.json` of a tokenizer with the pieces of SentencePiece. `hasPrefix`: a space is put before a text. */
-function pieces(vocabulary: GgufVocabulary, merges: Merges, hasPrefix: boolean): Json {
+/** Returns the keys of `tokenizer.json` of a tokenizer with the pieces of SentencePiece. `hasPrefix`: a space is inserted before a text. */
+function pieceTokenizer(vocabulary: GgufVocabulary, merges: Merges, { hasPrefix }: { readonly hasPrefix: boolean }): Json {
   const replace = { type: "Replace", pattern: { String: " " }, content: SPACE };
   const unknown = vocabulary.texts.find((_, id) => vocabulary.types[id] === TOKEN_TYPES.unknown);
   return {
@@ -170,8 +173,8 @@ function pieces(vocabulary: GgufVocabulary, merges: Merges, hasPrefix: boolean):
   };
 }
 
-/** Returns the model of a `tokenizer.json`. `more` replaces defaults. */
-function bpeModel(vocabulary: GgufVocabulary, merges: Merges, more: Json): Json {
+/** Returns the model of a `tokenizer.json`. `overrides` replaces defaults. */
+function bpeModel(vocabulary: GgufVocabulary, merges: Merges, overrides: Json): Json {
   return {
     type: "BPE",
     dropout: null,
@@ -183,7 +186,7 @@ function bpeModel(vocabulary: GgufVocabulary, merges: Merges, more: Json): Json 
     ignore_merges: false,
     vocab: vocabularyObject(vocabulary),
     merges,
-    ...more,
+    ...overrides,
   };
 }
 
@@ -193,7 +196,10 @@ const PADDING = /^\[PAD\d+\]$/u;
 /** Returns ids by text, without padding. The object has no prototype, so that every text can be a key. */
 function vocabularyObject({ texts, types }: GgufVocabulary): Record<string, number> {
   const ids = Object.create(null) as Record<string, number>;
-  for (const [id, text] of texts.entries()) if (!(types[id] === TOKEN_TYPES.unused && PADDING.test(text))) ids[text] = id;
+  for (const [id, text] of texts.entries()) {
+    const isPadding = types[id] === TOKEN_TYPES.unused && PADDING.test(text);
+    if (!isPadding) ids[text] = id;
+  }
   return ids;
 }
 
@@ -255,13 +261,14 @@ function chatTemplates(metadata: GgufMetadata): string | Json[] | null {
 /** Texts of tokens that end a turn; llama.cpp recognizes them in files without `tokenizer.ggml.eot_token_id`. */
 const TURN_ENDS = ["<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<|end_of_text|>"];
 
-/** Returns the ids that end an answer: EOS, end of turn, and control tokens of {@link TURN_ENDS} in the chat template. */
+/** Returns the ids that end an answer: EOS, and the end of turn or, in a file without one, {@link TURN_ENDS} in the chat template. */
 function endTokens(metadata: GgufMetadata, { ids, types, special }: GgufVocabulary): number[] {
   const template = metadata.string("tokenizer.chat_template") ?? "";
   const recognized = TURN_ENDS.flatMap((text) => {
     const id = template.includes(text) ? ids.get(text) : undefined;
     return id !== undefined && types[id] === TOKEN_TYPES.control ? [id] : [];
   });
-  const ends = special.eot === undefined ? recognized : [special.eot];
-  return [...new Set([...(special.eos === undefined ? [] : [special.eos]), ...ends])];
+  const turnEnds = special.eot === undefined ? recognized : [special.eot];
+  const ends = special.eos === undefined ? turnEnds : [special.eos, ...turnEnds];
+  return [...new Set(ends)];
 }

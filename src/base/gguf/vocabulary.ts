@@ -37,27 +37,28 @@ export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
   const ids = new Map<string, number>();
   for (const [id, text] of texts.entries()) {
     // As in llama.cpp, each token without text gets a unique text.
-    const unique = text === "" ? `[EMPTY_${id}]` : text;
-    texts[id] = unique;
-    const other = ids.get(unique);
-    if (other !== undefined)
+    const uniqueText = text === "" ? `[EMPTY_${id}]` : text;
+    texts[id] = uniqueText;
+    const otherId = ids.get(uniqueText);
+    if (otherId !== undefined)
       throw new DataError(
-        `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(text.slice(0, 100))} with ids ${other} and ${id}`,
+        `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(text.slice(0, 100))} with ids ${otherId} and ${id}`,
       );
-    ids.set(unique, id);
+    ids.set(uniqueText, id);
   }
   return { texts, types, ids, special: specialIds(metadata, texts.length) };
 }
 
+/** Reads the ids of the special tokens. @param size - Number of tokens. */
 function specialIds(metadata: GgufMetadata, size: number): Partial<Record<SpecialName, number>> {
-  const found: Partial<Record<SpecialName, number>> = {};
+  const ids: Partial<Record<SpecialName, number>> = {};
   for (const name of ["bos", "eos", "eot", "unknown", "padding"] as const) {
     const key = `tokenizer.ggml.${name}_token_id`;
     const id = metadata.number(key);
     if (id === undefined) continue;
     if (!Number.isInteger(id) || id < 0 || id >= size)
       throw new DataError(`${metadata.label}: ${key}: expected the id of a token below ${size}, got ${id}`);
-    found[name] = id;
+    ids[name] = id;
   }
-  return found;
+  return ids;
 }

@@ -1,4 +1,7 @@
-/** Weights of a GGUF file by the names of the tensors in Hugging Face layout. */
+/**
+ * Weights of a GGUF file by the names of the tensors in Hugging Face layout. Compared with that layout, files of some architectures have
+ * the rows of query and key projections in another order, and other gains of norms; both are converted while tensors are read.
+ */
 import { DataError } from "../errors.ts";
 import { BLOCK_ELEMENTS, type BlockWriter } from "./blocks.ts";
 import { type GgufArchitecture, architectureOf } from "./architectures.ts";
@@ -25,15 +28,16 @@ export interface GgufWeights {
    * @throws DataError `E_DATA` naming the tensor if it does not exist or contains NaN or an infinity, or if the file was truncated.
    * @throws as `shapeOf`.
    */
-  readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
+  readPieces(name: string, visit: (piece: Float32Array, firstElement: number) => void): Promise<void>;
   /**
-   * Writes a tensor to blocks without rounding, in the order of Hugging Face layout, if the type of the file allows it.
+   * Writes a matrix to blocks without rounding, in the order of Hugging Face layout, if the type of the file allows it.
    *
-   * @param firstBlock - Block of `to` that the tensor starts at.
-   * @returns Whether the tensor was written: whether 32 elements have a common scale in the file and at most as many bits as in `to`.
+   * @param name - Matrix, not a norm: offsets of gains are not subtracted.
+   * @param firstBlock - Block of `writer` that the tensor starts at.
+   * @returns Whether the tensor was written: whether 32 elements have a common scale in the file and at most as many bits as in `writer`.
    * @throws DataError `E_DATA` as {@link readPieces}.
    */
-  readBlocks(name: string, to: BlockWriter, firstBlock: number): Promise<boolean>;
+  readBlocks(name: string, writer: BlockWriter, firstBlock: number): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -45,9 +49,9 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
     const keys = new MetadataKeys(file.metadata, name);
     const find = (hubName: string) => findTensor(file, architecture, keys, hubName);
     const requireTensor = (hubName: string): FoundTensor => {
-      const found = find(hubName);
-      if (found === undefined) throw new DataError(`${file.label}: expected tensor "${hubName}", found none`);
-      return found;
+      const tensor = find(hubName);
+      if (tensor === undefined) throw new DataError(`${file.label}: expected tensor "${hubName}", found none`);
+      return tensor;
     };
     return {
       label: file.label,
@@ -56,21 +60,24 @@ export async function openGgufWeights(path: string): Promise<GgufWeights> {
         const { tensor, interleavedHeads, gainOffset } = requireTensor(hubName);
         if (interleavedHeads !== null) return readHeads(file, tensor, interleavedHeads, visit);
         if (gainOffset === 0) return file.readPieces(tensor, visit);
-        return file.readPieces(tensor, (piece, first) => {
+        return file.readPieces(tensor, (piece, firstElement) => {
           for (let i = 0; i < piece.length; i++) piece[i]! -= gainOffset;
-          visit(piece, first);
+          visit(piece, firstElement);
         });
       },
-      async readBlocks(hubName, to, firstBlock) {
+      // The engine stores only matrices in blocks (`stored-weights.ts`), and a matrix has no gain offset.
+      async readBlocks(hubName, writer, firstBlock) {
         const { tensor, interleavedHeads } = requireTensor(hubName);
-        const width = last(tensor.shape);
-        if (tensor.type.levels === undefined || tensor.type.levels.bits > to.bits || width % BLOCK_ELEMENTS !== 0) return false;
-        const blocks = width / BLOCK_ELEMENTS;
+        const rowLength = last(tensor.shape);
+        const { levels: levelType } = tensor.type;
+        if (levelType === undefined || levelType.bits > writer.bits || rowLength % BLOCK_ELEMENTS !== 0) return false;
+        const blocksPerRow = rowLength / BLOCK_ELEMENTS;
         const rowOf = interleavedHeads !== null ? headRows(file, tensor, interleavedHeads) : (row: number) => row;
-        await file.readLevels(tensor, (levels, scale, offset, first) => {
-          const block = first / BLOCK_ELEMENTS;
-          const row = Math.floor(block / blocks);
-          to.write(firstBlock + rowOf(row) * blocks + (block - row * blocks), levels, scale, offset);
+        await file.readLevels(tensor, (levels, scale, offset, firstElement) => {
+          const block = firstElement / BLOCK_ELEMENTS;
+          const row = Math.floor(block / blocksPerRow);
+          const blockInRow = block % blocksPerRow;
+          writer.write(firstBlock + rowOf(row) * blocksPerRow + blockInRow, levels, scale, offset);
         });
         return true;
       },
@@ -91,14 +98,15 @@ interface FoundTensor {
   readonly gainOffset: number;
 }
 
+/** Returns the tensor of the file for a name in Hugging Face layout; undefined if the file does not have it. */
 function findTensor(file: GgufFile, architecture: GgufArchitecture, keys: MetadataKeys, hubName: string): FoundTensor | undefined {
-  const found = ggufTensorName(hubName, architecture.parts);
-  const tensor = found === undefined ? undefined : file.tensors.get(found.name);
-  if (found === undefined || tensor === undefined) return undefined;
+  const ggufName = ggufTensorName(hubName, architecture.parts);
+  const tensor = ggufName === undefined ? undefined : file.tensors.get(ggufName.name);
+  if (ggufName === undefined || tensor === undefined) return undefined;
   const isNorm = hubName.endsWith("norm.weight");
   return {
     tensor,
-    interleavedHeads: architecture.isInterleaved ? headsOf(keys, found.part) : null,
+    interleavedHeads: architecture.isInterleaved ? headsOf(keys, ggufName.part) : null,
     gainOffset: isNorm ? architecture.gainOffset : 0,
   };
 }
@@ -123,8 +131,9 @@ function headRows(file: GgufFile, tensor: GgufTensor, heads: number): (row: numb
       `${file.label}: tensor "${tensor.name}": expected an even number of rows in each of ${heads} heads, got shape [${tensor.shape.join(", ")}]`,
     );
   return (row) => {
-    const inHead = row % rowsPerHead;
-    return row - inHead + (inHead % 2) * (rowsPerHead / 2) + Math.floor(inHead / 2);
+    const rowInHead = row % rowsPerHead;
+    const half = rowInHead % 2;
+    return row - rowInHead + half * (rowsPerHead / 2) + Math.floor(rowInHead / 2);
   };
 }
 
@@ -133,7 +142,7 @@ async function readHeads(
   file: GgufFile,
   tensor: GgufTensor,
   heads: number,
-  visit: (piece: Float32Array, first: number) => void,
+  visit: (piece: Float32Array, firstElement: number) => void,
 ): Promise<void> {
   const headElements = tensor.size / heads;
   // A bias has one element per row.
@@ -142,14 +151,14 @@ async function readHeads(
   const head = new Float32Array(headElements);
   await file.readPieces(
     tensor,
-    (piece, first) => {
+    (piece, firstElement) => {
       // A piece consists of whole heads, because `headElements` is passed below.
       for (let start = 0; start < piece.length; start += headElements) {
         for (let row = 0; row * rowLength < headElements; row++) {
-          const from = start + row * rowLength;
-          head.set(piece.subarray(from, from + rowLength), rowOf(row) * rowLength);
+          const rowStart = start + row * rowLength;
+          head.set(piece.subarray(rowStart, rowStart + rowLength), rowOf(row) * rowLength);
         }
-        visit(head, first + start);
+        visit(head, firstElement + start);
       }
     },
     headElements,
