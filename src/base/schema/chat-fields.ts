@@ -299,7 +299,7 @@ export type FieldName = keyof Rows;
 /** Names of the fields whose row has the properties of `Part`. */
 export type FieldsWith<Part> = { [Name in FieldName]: Rows[Name] extends Part ? Name : never }[FieldName];
 
-/** Names and rows of the fields, in order. */
+/** Names and rows of the fields, in the order of the table. */
 export const FIELD_ROWS = Object.entries(CHAT_FIELDS) as unknown as readonly (readonly [FieldName, ChatField])[];
 
 /** Shape of an object schema with every field, given a schema for each type. */
@@ -315,7 +315,8 @@ export type FieldShape<Types extends Readonly<Record<FieldType, z.ZodType>>> = {
 export function fieldShape<Types extends Readonly<Record<FieldType, z.ZodType>>>(types: Types): FieldShape<Types> {
   const schemas = FIELD_ROWS.map(([name, { type, isRequired, isNullable }]) => {
     const schema = types[type];
-    return [name, isRequired ? schema : isNullable === false ? schema.optional() : schema.nullish()];
+    if (isRequired) return [name, schema];
+    return [name, isNullable === false ? schema.optional() : schema.nullish()];
   });
   return Object.fromEntries(schemas) as FieldShape<Types>;
 }

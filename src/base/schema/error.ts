@@ -1,3 +1,5 @@
+/** Schema of the body of error answers. */
+
 import { z } from "zod";
 
 /** Schema of {@link ErrorBody}. */

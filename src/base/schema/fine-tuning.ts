@@ -112,6 +112,7 @@ export const createFineTuningJobRequest = z.strictObject({
 /** Body of `POST /v1/fine_tuning/jobs`. @interface */
 export type CreateFineTuningJobRequest = z.infer<typeof createFineTuningJobRequest>;
 
+/** Hyperparameters of a job, with the numbers that the service chose for `"auto"`. */
 const resolvedHyperparameters = z.object({
   /** Examples per optimizer step. */
   batch_size: z.int(),
@@ -121,6 +122,7 @@ const resolvedHyperparameters = z.object({
   n_epochs: z.int(),
 });
 
+/** Hyperparameters of a reinforcement job, with the numbers that the service chose for `"auto"`. */
 const resolvedReinforcementHyperparameters = resolvedHyperparameters.extend({
   /** Factor of the samples per row. */
   compute_multiplier: z.number(),

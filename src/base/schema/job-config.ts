@@ -9,6 +9,7 @@ import { uuid } from "./common.ts";
 import { storedRollout } from "./rollout-plan.ts";
 import { trajectory, trajectoryGroup } from "./trajectory.ts";
 
+/** Schema of the priority of a job, shared by all kinds of jobs. */
 const priority = z.int().min(-1000).max(1000).nullish();
 
 /** Schema of {@link RlConfig}. */

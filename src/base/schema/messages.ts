@@ -24,6 +24,7 @@ export const messagesBlock = z.looseObject({
 /** Content block of a message of the Messages API. @interface */
 export type MessagesBlock = z.infer<typeof messagesBlock>;
 
+/** Schema of the content of a message. */
 const content = z.union([z.string(), z.array(messagesBlock)]);
 
 /** Schema of a message of the Messages API. */

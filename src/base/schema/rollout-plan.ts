@@ -1,4 +1,8 @@
-/** Schemas of rollout plans and their tasks. All routes and fields are extensions of the interface that the service implements. */
+/**
+ * Schemas of rollout plans and their tasks: a trainer creates a plan and adds groups, workers lease the tasks, extend the leases and
+ * deliver outcomes, and the trainer reads finished tasks. All routes and fields are extensions of the interface that the service
+ * implements.
+ */
 
 import { z } from "zod";
 import { jsonObject, jsonValue, listOf, newestFirstQuery, uuid } from "./common.ts";
@@ -6,6 +10,7 @@ import { rolloutException, trajectory } from "./trajectory.ts";
 
 /** A SHA-256 digest, hexadecimal. */
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/u, "must be 64 hexadecimal digits");
+/** Value of a label. */
 const scalar = z.union([z.number(), z.string(), z.boolean(), z.null()]);
 
 /** Fields of a plan that its creator sets. */

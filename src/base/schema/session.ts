@@ -5,6 +5,7 @@ import { chatCompletionRequest } from "./chat-fields.ts";
 import { listOf, newestFirstQuery, uuid } from "./common.ts";
 import { trajectory } from "./trajectory.ts";
 
+/** Schemas of the fields of chat completions, which session settings reuse. */
 const { shape } = chatCompletionRequest;
 
 /** Schema of {@link SessionSampling}. */
@@ -43,6 +44,7 @@ export const sessionSampling = z.strictObject({
 /** Sampling fields of chat completions that a session sets. @interface */
 export type SessionSampling = z.infer<typeof sessionSampling>;
 
+/** Schema of measurements by name. */
 const metrics = z.record(z.string(), z.union([z.number(), z.boolean()]));
 
 /** Schema of {@link CreateSessionRequest}. */

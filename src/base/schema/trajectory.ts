@@ -39,6 +39,7 @@ export const history = z.looseObject({
 /** An additional conversation of a trajectory: a sub-agent, or a compacted history. @interface */
 export type History = z.infer<typeof history>;
 
+/** Value of a label. */
 const scalar = z.union([z.number(), z.string(), z.boolean(), z.null()]);
 
 /** Schema of {@link Trajectory}. */
