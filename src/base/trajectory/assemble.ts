@@ -1,7 +1,10 @@
-/** Assembly of a streamed completion from its chunks. */
+/** Assembly of a streamed chat completion from its chunks, for the client and for the capture of other clients' streams. */
 import type { ChatCompletion, ChatCompletionChunk, Choice, LogprobEntry, ToolCall, Usage } from "../schema/index.ts";
+import { getOrInsert } from "../util/values.ts";
 
+/** Part of a choice in one chunk. */
 type ChunkChoice = ChatCompletionChunk["choices"][number];
+/** Text, tool calls and role that a chunk adds to a choice. */
 type Delta = ChunkChoice["delta"];
 
 /** Tool call whose parts have been received so far. */
@@ -33,7 +36,7 @@ const TEXT_KEYS = ["content", "refusal", "reasoning", "reasoning_content"];
 export class CompletionAssembler {
   readonly #choices = new Map<number, PartialChoice>();
   /** Values that all chunks share, from the first one; null before. */
-  #head: Pick<ChatCompletion, "id" | "created" | "model"> | null = null;
+  #sharedValues: Pick<ChatCompletion, "id" | "created" | "model"> | null = null;
   #promptTokenIds: number[] | null = null;
   #unusedTemplateKwargs: string[] | undefined;
   #usage: Usage | null = null;
@@ -41,12 +44,12 @@ export class CompletionAssembler {
   /** Adds one chunk. */
   push(chunk: ChatCompletionChunk): void {
     const { id, created, model } = chunk;
-    this.#head ??= { id, created, model };
+    this.#sharedValues ??= { id, created, model };
     // Only the first chunk carries the prompt.
     this.#promptTokenIds ??= chunk.prompt_token_ids ?? null;
     this.#unusedTemplateKwargs ??= chunk.unused_template_kwargs;
     this.#usage = chunk.usage ?? this.#usage;
-    for (const part of chunk.choices) this.#add(part);
+    for (const part of chunk.choices) this.#addPart(part);
   }
 
   /** Whether all `n` choices have a finish reason, so that no later chunk can change them. */
@@ -56,10 +59,10 @@ export class CompletionAssembler {
 
   /** Returns the completion so far; null if no choice was received. */
   toCompletion(): ChatCompletion | null {
-    if (this.#head === null || this.#choices.size === 0) return null;
+    if (this.#sharedValues === null || this.#choices.size === 0) return null;
     const choices = [...this.#choices].sort(([a], [b]) => a - b).map(([index, choice]) => toChoice(index, choice));
     return {
-      ...this.#head,
+      ...this.#sharedValues,
       object: "chat.completion",
       choices,
       usage: this.#usage ?? { prompt_tokens: 0, total_tokens: 0, completion_tokens: 0 },
@@ -68,8 +71,9 @@ export class CompletionAssembler {
     };
   }
 
-  #add(part: ChunkChoice): void {
-    const choice = this.#choice(part.index);
+  /** Adds the part of a chunk that continues one choice. */
+  #addPart(part: ChunkChoice): void {
+    const choice = getOrInsert(this.#choices, part.index, emptyChoice);
     if (part.delta.role !== undefined && part.delta.role !== "") choice.role = part.delta.role;
     for (const key of TEXT_KEYS) {
       const text = part.delta[key];
@@ -81,34 +85,33 @@ export class CompletionAssembler {
       choice.hasLogprobs = true;
       choice.logprobs.push(...entries);
     }
-    if (part.token_ids) (choice.tokenIds ??= []).push(...part.token_ids);
+    if (part.token_ids) {
+      choice.tokenIds ??= [];
+      choice.tokenIds.push(...part.token_ids);
+    }
     choice.finishReason = part.finish_reason ?? choice.finishReason;
     choice.stopReason = part.stop_reason ?? choice.stopReason;
   }
-
-  #choice(index: number): PartialChoice {
-    let choice = this.#choices.get(index);
-    if (choice === undefined) {
-      choice = {
-        role: "assistant",
-        texts: new Map(),
-        toolCalls: new Map(),
-        logprobs: [],
-        hasLogprobs: false,
-        tokenIds: null,
-        finishReason: null,
-        stopReason: null,
-      };
-      this.#choices.set(index, choice);
-    }
-    return choice;
-  }
 }
 
+/** Returns a choice before its first part. */
+function emptyChoice(): PartialChoice {
+  return {
+    role: "assistant",
+    texts: new Map(),
+    toolCalls: new Map(),
+    logprobs: [],
+    hasLogprobs: false,
+    tokenIds: null,
+    finishReason: null,
+    stopReason: null,
+  };
+}
+
+/** Adds the starts and continuations of tool calls in a delta. */
 function addToolCalls(choice: PartialChoice, delta: Delta): void {
   for (const { index, id, function: called } of delta.tool_calls ?? []) {
-    let call = choice.toolCalls.get(index);
-    if (call === undefined) choice.toolCalls.set(index, (call = { id: null, name: "", arguments: "" }));
+    const call = getOrInsert(choice.toolCalls, index, (): PartialCall => ({ id: null, name: "", arguments: "" }));
     call.id ??= id ?? null;
     // A name arrives complete; some servers repeat it with every part of the arguments.
     if (call.name === "") call.name = called?.name ?? "";
@@ -116,11 +119,12 @@ function addToolCalls(choice: PartialChoice, delta: Delta): void {
   }
 }
 
+/** Returns a choice in the form of a response without streaming. */
 function toChoice(index: number, choice: PartialChoice): Choice {
   const toolCalls: ToolCall[] = [...choice.toolCalls]
     .sort(([a], [b]) => a - b)
-    .map(([, { id, name, arguments: given }]) => ({ id, type: "function", function: { name, arguments: given } }));
-  const { content = "", ...others } = Object.fromEntries(choice.texts);
+    .map(([, { id, name, arguments: argumentsText }]) => ({ id, type: "function", function: { name, arguments: argumentsText } }));
+  const { content = "", ...otherTexts } = Object.fromEntries(choice.texts);
   return {
     index,
     message: {
@@ -128,7 +132,7 @@ function toChoice(index: number, choice: PartialChoice): Choice {
       // As in a response without streaming, `content` is null if there are only tool calls.
       content: content === "" && toolCalls.length > 0 ? null : content,
       tool_calls: toolCalls,
-      ...others,
+      ...otherTexts,
     },
     logprobs: choice.hasLogprobs ? { content: choice.logprobs } : null,
     finish_reason: choice.finishReason,

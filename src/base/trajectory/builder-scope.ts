@@ -1,3 +1,5 @@
+/** Link from a rollout to the trajectory builders that it creates, so that the runner keeps the turns of a rollout that throws. */
+
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { TrajectoryBuilder } from "./builder.ts";
 

@@ -104,9 +104,9 @@ export class TrajectoryBuilder extends HistoryBuilder {
   finish({ reward, metrics = {} }: FinishOptions): Trajectory {
     const { state, items } = this.#main;
     state.mustBeOpen();
-    if (state.sampling > 0) throw new ConflictError("A turn is still being sampled; await `sample` before `finish`");
+    if (state.samplingTurns > 0) throw new ConflictError("A turn is still being sampled; await `sample` before `finish`");
     checkReward(reward);
-    return this.#end(items, reward, metrics);
+    return this.#freeze(items, reward, metrics);
   }
 
   /**
@@ -118,14 +118,15 @@ export class TrajectoryBuilder extends HistoryBuilder {
    */
   finishInterrupted(metrics: Readonly<Record<string, number | boolean>>): Trajectory | null {
     const { state, items } = this.#main;
-    const end = items.findLastIndex(isChoice) + 1;
-    return state.isFinished || end === 0 ? null : this.#end(items.slice(0, end), 0, metrics);
+    const answeredItems = items.slice(0, items.findLastIndex(isChoice) + 1);
+    return state.isFinished || answeredItems.length === 0 ? null : this.#freeze(answeredItems, 0, metrics);
   }
 
-  #end(items: readonly MessageOrChoice[], reward: number, metrics: Readonly<Record<string, number | boolean>>): Trajectory {
+  /** Ends all conversations and returns the trajectory. The caller has checked that the rollout is not finished. */
+  #freeze(items: readonly MessageOrChoice[], reward: number, metrics: Readonly<Record<string, number | boolean>>): Trajectory {
     const { state, tools } = this.#main;
-    const all = { ...state.metrics, ...metrics };
-    checkMetrics(all);
+    const allMetrics = { ...state.metrics, ...metrics };
+    checkMetrics(allMetrics);
     checkMetadata(this.metadata);
     state.isFinished = true;
     return Trajectory.fromOwned({
@@ -136,7 +137,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
       reward,
       initial_policy_version: state.initialPolicyVersion,
       final_policy_version: state.finalPolicyVersion,
-      metrics: { ...all, duration: (performance.now() - this.#startedAtMs) / 1000 },
+      metrics: { ...allMetrics, duration: (performance.now() - this.#startedAtMs) / 1000 },
       metadata: { ...this.metadata },
       logs: [...state.logs],
       start_time: this.#startTime,

@@ -1,5 +1,6 @@
 /**
  * Mutable state of a rollout while it is recorded: its conversations, each with its compacted parts and the conversations started from it.
+ * `HistoryBuilder` and `TrajectoryBuilder` are the public interface to it.
  */
 import { ArgumentError, ConflictError } from "../errors.ts";
 import type { History, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
@@ -13,7 +14,7 @@ export class RolloutState {
   readonly logs: string[] = [];
   isFinished = false;
   /** Number of turns being sampled now, over all conversations. */
-  sampling = 0;
+  samplingTurns = 0;
   /** Smallest checkpoint step that sampled a choice; null if unknown. */
   initialPolicyVersion: number | null = null;
   /** Checkpoint step that sampled the most recently appended choice; null if unknown. */
@@ -42,14 +43,14 @@ export class RecordedConversation {
   readonly #branches: RecordedConversation[] = [];
   #items: MessageOrChoice[] = [];
   /** Number of turns sampled in this conversation, compacted ones included. */
-  #turns = 0;
+  #turnCount = 0;
   #isSampling = false;
 
   constructor(state: RolloutState, messages: readonly MessageOrChoice[], tools: readonly Tool[], path: readonly number[] = []) {
     this.state = state;
     this.tools = tools;
     this.#path = path;
-    this.#append(messages);
+    this.#appendCopies(messages);
   }
 
   /** Items, oldest first. Added items are frozen; sampled ones are not, so code that exposes them must freeze them. */
@@ -59,51 +60,51 @@ export class RecordedConversation {
 
   /** Position of the next turn to be sampled. */
   get turnPosition(): TurnPosition {
-    return { path: this.#path, turn: this.#turns };
+    return { path: this.#path, turn: this.#turnCount };
   }
 
   /** Appends a copy of an item; later changes to the caller's object have no effect. */
   add(item: MessageOrChoice): void {
     this.#requireNotSampling("add");
-    this.#append([item]);
+    this.#appendCopies([item]);
   }
 
   /**
    * Appends the turn that `run` samples; appends nothing if `run` throws. The choice is not frozen yet.
    *
    * @param run - Samples the turn.
-   * @param isHandedOver - Whether no other code holds the sampled choice. If false, the choice is copied.
+   * @param options - `isHandedOver`: whether no other code holds the sampled choice. If false, the choice is copied.
    * @returns The appended choice.
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn of this conversation is being sampled.
    */
-  async turn<T extends MessageOrChoice>(run: () => Promise<T>, isHandedOver: boolean): Promise<T> {
+  async sampleTurn<T extends MessageOrChoice>(run: () => Promise<T>, { isHandedOver }: { readonly isHandedOver: boolean }): Promise<T> {
     this.#requireNotSampling("sample");
     this.#isSampling = true;
-    this.state.sampling++;
+    this.state.samplingTurns++;
     try {
       const sampled = checkedItem(await run());
       const choice = isHandedOver ? sampled : structuredClone(sampled);
-      this.#push([choice]);
-      this.#turns++;
+      this.#appendItems([choice]);
+      this.#turnCount++;
       return choice;
     } finally {
       this.#isSampling = false;
-      this.state.sampling--;
+      this.state.samplingTurns--;
     }
   }
 
   /** Stores the current items as a separate history and continues with `messages`. */
   compact(messages: readonly RequestMessage[]): void {
     this.#requireNotSampling("compact");
-    const before = this.#items;
+    const previousItems = this.#items;
     this.#items = [];
     try {
-      this.#append(withoutChoices(messages));
+      this.#appendCopies(withoutChoices(messages));
     } catch (error) {
-      this.#items = before;
+      this.#items = previousItems;
       throw error;
     }
-    this.#compacted.push(toHistory(before, this.tools));
+    this.#compacted.push(toHistory(previousItems, this.tools));
   }
 
   /** Starts another conversation of the same rollout, also while this one is being sampled. Both may be sampled concurrently. */
@@ -122,17 +123,20 @@ export class RecordedConversation {
     return [...this.#compacted, ...this.#branches.flatMap((branch) => branch.#withHistories())];
   }
 
+  /** Returns {@link histories} of a started conversation, with its current items. */
   #withHistories(): History[] {
     const branches = this.#branches.flatMap((branch) => branch.#withHistories());
     return [...this.#compacted, toHistory(this.#items, this.tools), ...branches];
   }
 
-  #append(items: readonly MessageOrChoice[]): void {
+  /** Appends frozen copies of items that a caller passed. */
+  #appendCopies(items: readonly MessageOrChoice[]): void {
     if (!Array.isArray(items)) throw new ArgumentError("Expected `messages` to be an array of messages", { param: "messages" });
-    this.#push(items.map((item) => frozenCopy(checkedItem(item))));
+    this.#appendItems(items.map((item) => frozenCopy(checkedItem(item))));
   }
 
-  #push(items: readonly MessageOrChoice[]): void {
+  /** Appends items that the conversation owns, and updates the policy versions of the rollout. */
+  #appendItems(items: readonly MessageOrChoice[]): void {
     for (const item of items) if (isChoice(item)) this.state.updateVersions(item.policy_version);
     this.#items.push(...items);
   }
@@ -147,6 +151,7 @@ export class RecordedConversation {
   }
 }
 
+/** Returns a conversation with its tools in wire form. */
 function toHistory(items: readonly MessageOrChoice[], tools: readonly Tool[]): History {
   return { messages_and_choices: [...items], tools: toolsToWire(tools) };
 }
@@ -169,15 +174,19 @@ function withoutChoices(messages: readonly RequestMessage[]): readonly RequestMe
   );
 }
 
+/** Returns a copy that neither the caller nor the rollout can change. */
 function frozenCopy(item: MessageOrChoice): MessageOrChoice {
   const isFlat = Object.values(item).every((value) => typeof value !== "object" || value === null);
   // Most messages hold only a role and a text; a structured clone would cost more than the rest of a turn.
   return isFlat ? Object.freeze({ ...item }) : deepFreeze(structuredClone(item));
 }
 
+/** Requires a message or a choice with a role. @throws ArgumentError `E_ARGUMENT` for any other value. */
 function checkedItem<T extends MessageOrChoice>(item: T): T {
-  const role: unknown = typeof item === "object" && item !== null ? (isChoice(item) ? item.message.role : item.role) : undefined;
-  if (typeof role === "string") return item;
+  if (typeof item === "object" && item !== null) {
+    const role: unknown = isChoice(item) ? item.message.role : item.role;
+    if (typeof role === "string") return item;
+  }
   throw new ArgumentError('Expected a message such as `{ role: "user", content: "…" }` or a choice with a `message`', {
     param: "messages",
   });

@@ -1,6 +1,7 @@
 /** Problems that preflight finds in a batch: their codes, severities and messages, and the collector of their occurrences. */
 
 import { WhetstoneError } from "../errors.ts";
+import { getOrInsert } from "../util/values.ts";
 import { TOKEN_VALUE_PROBLEMS, type TokenValueProblem } from "./token-values.ts";
 import { NO_SAMPLED_TURN, TURN_PROBLEMS, type TurnProblem } from "./turn.ts";
 
@@ -69,7 +70,7 @@ export class PreflightError extends WhetstoneError {
    */
   constructor(findings: readonly Finding[]) {
     const fatal = findings.filter((finding) => finding.severity === "fatal");
-    super(`The batch cannot be trained: ${fatal.map((finding) => `${finding.message} (${places(finding)})`).join(" ")}`, {
+    super(`The batch cannot be trained: ${fatal.map((finding) => `${finding.message} (${pathsText(finding)})`).join(" ")}`, {
       param: "trajectory_groups",
     });
     this.findings = findings;
@@ -140,21 +141,20 @@ export function severityOf(code: FindingCode): Finding["severity"] {
 
 /** Collector of findings: counts the occurrences of each code and keeps the first paths. */
 export class Findings {
-  readonly #byCode = new Map<FindingCode, { count: number; readonly examples: string[] }>();
+  readonly #byCode = new Map<FindingCode, { count: number; examples: string[] }>();
 
   /** Records one occurrence of a problem. */
   note(code: FindingCode, path: string): void {
-    const found = this.#byCode.get(code) ?? { count: 0, examples: [] };
-    this.#byCode.set(code, found);
-    found.count++;
-    if (found.examples.length < MAX_EXAMPLES) found.examples.push(path);
+    const occurrences = getOrInsert(this.#byCode, code, () => ({ count: 0, examples: [] }));
+    occurrences.count++;
+    if (occurrences.examples.length < MAX_EXAMPLES) occurrences.examples.push(path);
   }
 
   /** Returns the findings in the order of {@link MESSAGES}. */
   list(): Finding[] {
     return (Object.keys(MESSAGES) as FindingCode[]).flatMap((code) => {
-      const found = this.#byCode.get(code);
-      return found === undefined ? [] : [{ code, severity: severityOf(code), ...found, message: MESSAGES[code] }];
+      const occurrences = this.#byCode.get(code);
+      return occurrences === undefined ? [] : [{ code, severity: severityOf(code), ...occurrences, message: MESSAGES[code] }];
     });
   }
 }
@@ -166,7 +166,7 @@ export function refuseFatal(findings: Finding[]): Finding[] {
 }
 
 /** Returns the paths of a finding as text, e.g. `at trajectory_groups.3, and 4 more`. */
-function places({ count, examples }: Finding): string {
+function pathsText({ count, examples }: Finding): string {
   const more = count > examples.length ? `, and ${count - examples.length} more` : "";
   return `at ${examples.join(", ")}${more}`;
 }

@@ -109,8 +109,6 @@ export interface GroupScoreParams<S> {
 /** Trajectory that is being scored, with the results of the group rewards so far. */
 interface Scoring {
   readonly trajectory: Trajectory;
-  /** Reward that the rollout had before its group was scored. */
-  readonly own: number;
   /** Total reward so far. */
   total: number;
   readonly metrics: Record<string, number | boolean>;
@@ -120,8 +118,8 @@ interface Scoring {
 }
 
 /**
- * Returns a copy of a group with the rewards `own + Σ weight · value`. Each raw value is the metric `reward/<name>`, and the own reward is
- * the metric `independent_reward`. Calls the group rewards one after the other, in the order of the list.
+ * Returns a copy of a group with the rewards `own reward + Σ weight · value`. Each raw value is the metric `reward/<name>`, and the own
+ * reward is the metric `independent_reward`. Calls the group rewards one after the other, in the order of the list.
  *
  * A group reward that throws, or returns a list of another length, fails every rollout of the group; an error or an invalid value in the
  * list fails one rollout. Failed rollouts are moved to the group's `exceptions`.
@@ -135,8 +133,9 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
   const scorings = trajectories.map((trajectory): Scoring => {
     const recorded = trajectory.metrics[INDEPENDENT_REWARD];
     // A trajectory that is scored again has its own reward in the metric, unless its own rewards have just been computed.
-    const own = includesOwn || typeof recorded !== "number" ? trajectory.reward : recorded;
-    return { trajectory, own, total: includesOwn ? own : 0, metrics: { [INDEPENDENT_REWARD]: own }, logs: [], failure: null };
+    const ownReward = includesOwn || typeof recorded !== "number" ? trajectory.reward : recorded;
+    const total = includesOwn ? ownReward : 0;
+    return { trajectory, total, metrics: { [INDEPENDENT_REWARD]: ownReward }, logs: [], failure: null };
   });
   const groupMetrics: Record<string, number | boolean> = {};
   const groupLogs: string[] = [];
@@ -144,19 +143,20 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
     signal.throwIfAborted();
     const site = `Group reward \`${reward.name}\` of ${subject()}`;
     const result = await resultOf(reward, { scenario, trajectories, seed: groupSeed(group), signal }, site);
-    if (result instanceof RewardError) for (const each of scorings) each.failure ??= result;
-    else {
-      for (const [index, each] of scorings.entries()) addScore(each, reward, result.scores[index], site);
-      addMetrics(groupMetrics, result.metrics ?? {});
-      groupLogs.push(...(result.logs ?? []));
+    if (result instanceof RewardError) {
+      for (const scoring of scorings) scoring.failure ??= result;
+      continue;
     }
+    for (const [index, scoring] of scorings.entries()) addScore(scoring, reward, result.scores[index], site);
+    addMetrics(groupMetrics, result.metrics ?? {});
+    groupLogs.push(...(result.logs ?? []));
   }
-  const names = new Set(groupRewards.map(({ name }) => REWARD_PREFIX + name));
+  const metricNames = new Set(groupRewards.map(({ name }) => REWARD_PREFIX + name));
   // Values of rewards that the environment no longer has are not part of the new total.
-  const isStale = (name: string) => !includesOwn && !names.has(name);
+  const isStale = (name: string) => !includesOwn && !metricNames.has(name);
   const failures = scorings.flatMap(({ failure }) => (failure === null ? [] : [toException(failure)]));
   return group.with({
-    trajectories: scorings.filter(({ failure }) => failure === null).map((each) => withScore(each.trajectory, each, isStale)),
+    trajectories: scorings.filter(({ failure }) => failure === null).map((scoring) => withScore(scoring.trajectory, scoring, isStale)),
     exceptions: [...group.exceptions, ...failures],
     metrics: { ...group.metrics, ...groupMetrics },
     logs: [...group.logs, ...groupLogs],
@@ -199,6 +199,7 @@ async function resultOf<S>({ scoreGroup }: GroupReward<S>, input: GroupRewardInp
   return new RewardError(`${site} must give one value per trajectory (${count}), got ${got}`);
 }
 
+/** Converts an error to its recorded form. */
 function toException({ name, message, stack }: RewardError): RolloutException {
   return { type: name, message, traceback: stack ?? "" };
 }

@@ -47,8 +47,8 @@ export class TrajectoryGroup {
   readonly metrics: Readonly<Record<string, number | boolean>>;
   /** Lines of text about the whole group. */
   readonly logs: readonly string[];
-  /** Top-level keys that other tools wrote. */
-  #others: Readonly<Record<string, unknown>> = {};
+  /** Top-level keys of the wire form that the schema does not know, such as keys that other tools wrote. */
+  #unknownKeys: Readonly<Record<string, unknown>> = {};
 
   /**
    * Copies the given parts and freezes the copies; trajectories are shared.
@@ -105,10 +105,11 @@ export class TrajectoryGroup {
     return TrajectoryGroup.#fromParts(wire, (each) => Trajectory.fromOwned(each));
   }
 
+  /** Creates a group from its wire form. @param read - Converts a trajectory. */
   static #fromParts(wire: WireTrajectoryGroup, read: (wire: WireTrajectory) => Trajectory): TrajectoryGroup {
-    const { trajectories, exceptions, metadata, metrics, logs, ...others } = wire;
+    const { trajectories, exceptions, metadata, metrics, logs, ...unknownKeys } = wire;
     const group = new TrajectoryGroup({ trajectories: trajectories.map(read), exceptions, metadata, metrics, logs });
-    group.#others = deepFreeze(others);
+    group.#unknownKeys = deepFreeze(unknownKeys);
     return group;
   }
 
@@ -131,7 +132,7 @@ export class TrajectoryGroup {
       logs = this.logs,
     } = changes;
     const copy = new TrajectoryGroup({ trajectories, exceptions, metadata, metrics, logs });
-    copy.#others = this.#others;
+    copy.#unknownKeys = this.#unknownKeys;
     return copy;
   }
 
@@ -143,7 +144,7 @@ export class TrajectoryGroup {
   /** Returns the wire form. */
   toJSON(): WireTrajectoryGroup {
     return {
-      ...this.#others,
+      ...this.#unknownKeys,
       trajectories: this.trajectories.map((trajectory) => trajectory.toJSON()),
       exceptions: [...this.exceptions],
       metadata: { ...this.metadata },

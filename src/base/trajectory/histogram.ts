@@ -1,3 +1,5 @@
+/** Histograms over powers of two, for the statistics of turns and tokens. */
+
 import { ArgumentError } from "../errors.ts";
 
 /** Histogram: `counts[i]` values satisfy `edges[i] ≤ value < edges[i + 1]`. */
@@ -26,6 +28,7 @@ export function histogram(values: readonly number[]): Histogram {
     if (!(value >= 0 && value < 2 ** 31)) {
       throw new ArgumentError(`Expected values of at least 0 and below 2147483648, got \`${value}\``, { param: "values" });
     }
+    // The number of bits of the integer part: 0 for [0, 1), 1 for [1, 2), 2 for [2, 4).
     const bin = 32 - Math.clz32(value);
     while (counts.length <= bin) counts.push(0);
     counts[bin] = (counts[bin] as number) + 1;

@@ -1,5 +1,5 @@
 /**
- * Reconstruction of conversations from recorded calls.
+ * Reconstruction of conversations from the recorded calls of an agent, in captures and sessions.
  *
  * A call continues a sampled turn if its prompt starts with the tokens of that turn's prompt and completion. If token ids are unknown, its
  * messages must start with that turn's messages instead. At most one call continues a turn. A call that continues no turn starts a history
@@ -71,24 +71,24 @@ interface CallNode {
  */
 export function toHistories(calls: readonly RecordedCall[], step: number | null): RecordedHistories {
   /** Turns that no call continues yet. */
-  const open: Turn[] = [];
+  const openTurns: Turn[] = [];
   const roots: CallNode[] = [];
   const drifted: RecordedCall[] = [];
   for (const call of calls) {
     const tools = toolsOf(call);
-    const parent = findParent(open, call, tools);
+    const parent = findParent(openTurns, call, tools);
     const turns = call.completion.choices.map((choice): Turn => toTurn(call, choice, step));
     const messages = parent === null ? call.request.messages : newMessages(parent, call);
     const node = { call, tools, turns, messages };
     if (parent === null) {
       roots.push(node);
-      if (call.completion.prompt_token_ids && open.some((turn) => turn.tokens !== null && continuesMessages(turn, call)))
-        drifted.push(call);
+      const hasTokens = Boolean(call.completion.prompt_token_ids);
+      if (hasTokens && openTurns.some((turn) => turn.tokens !== null && continuesMessages(turn, call))) drifted.push(call);
     } else {
       parent.turn.next = node;
-      open.splice(open.indexOf(parent.turn), 1);
+      openTurns.splice(openTurns.indexOf(parent.turn), 1);
     }
-    open.push(...turns);
+    openTurns.push(...turns);
   }
   return { histories: roots.flatMap(histories), drifted };
 }
@@ -109,6 +109,7 @@ export function driftLine({ order }: RecordedCall): string {
   return `capture: call ${order} continues an earlier turn by its messages but not by its token ids; kept as an additional history`;
 }
 
+/** Returns a choice of a call as a turn that no call continues yet. */
 function toTurn(call: RecordedCall, choice: RecordedCall["completion"]["choices"][number], step: number | null): Turn {
   const { request, completion } = call;
   const prompt = completion.prompt_token_ids;
@@ -123,18 +124,18 @@ function toTurn(call: RecordedCall, choice: RecordedCall["completion"]["choices"
 /** Turn that a call continues. */
 interface Parent {
   readonly turn: Turn;
-  /** Index of the first new message of the call. */
-  readonly end: number;
+  /** Number of the call's messages up to and including the turn's answer. */
+  readonly messageCount: number;
 }
 
 /** Returns the turn that a call continues, the longest if several match; null without a match. */
-function findParent(open: readonly Turn[], call: RecordedCall, tools: readonly Tool[]): Parent | null {
+function findParent(openTurns: readonly Turn[], call: RecordedCall, tools: readonly Tool[]): Parent | null {
   let best: Parent | null = null;
-  for (const turn of open) {
-    const end = endOfTurn(turn, call, tools);
-    if (end === null) continue;
-    const isLonger = best === null || end > best.end || (turn.tokens?.length ?? 0) > (best.turn.tokens?.length ?? 0);
-    if (isLonger) best = { turn, end };
+  for (const turn of openTurns) {
+    const messageCount = endOfTurn(turn, call, tools);
+    if (messageCount === null) continue;
+    const isLonger = best === null || messageCount > best.messageCount || (turn.tokens?.length ?? 0) > (best.turn.tokens?.length ?? 0);
+    if (isLonger) best = { turn, messageCount };
   }
   return best;
 }
@@ -142,21 +143,21 @@ function findParent(open: readonly Turn[], call: RecordedCall, tools: readonly T
 /** Returns the number of the call's messages up to and including the turn's answer; null if the call does not continue the turn. */
 function endOfTurn(turn: Turn, call: RecordedCall, tools: readonly Tool[]): number | null {
   const prompt = call.completion.prompt_token_ids;
-  const before = turn.call.request.messages;
+  const turnMessages = turn.call.request.messages;
   if (prompt && turn.tokens !== null) {
     if (!startsWith(prompt, turn.tokens)) return null;
-    return call.isRaw === true ? 0 : endOfAnswer(call.request.messages, before);
+    return call.isRaw === true ? 0 : endOfAnswer(call.request.messages, turnMessages);
   }
-  return continuesMessages(turn, call) && isDeepStrictEqual(tools, toolsOf(turn.call)) ? before.length + 1 : null;
+  return continuesMessages(turn, call) && isDeepStrictEqual(tools, toolsOf(turn.call)) ? turnMessages.length + 1 : null;
 }
 
 /** Returns the messages of a call after the turn that it continues. */
-function newMessages({ turn, end }: Parent, call: RecordedCall): readonly RequestMessage[] {
-  if (call.isRaw !== true) return call.request.messages.slice(end);
+function newMessages({ turn, messageCount }: Parent, call: RecordedCall): readonly RequestMessage[] {
+  if (call.isRaw !== true) return call.request.messages.slice(messageCount);
   if (call.completion.prompt_token_ids?.length === turn.tokens?.length) return [];
   const prompt = promptText(call);
-  const known = promptText(turn.call) + textOf(turn.choice.message);
-  return [{ role: "user", content: prompt.startsWith(known) ? prompt.slice(known.length) : "" }];
+  const continuedText = promptText(turn.call) + textOf(turn.choice.message);
+  return [{ role: "user", content: prompt.startsWith(continuedText) ? prompt.slice(continuedText.length) : "" }];
 }
 
 /** Returns the text of a prompt without messages. */
@@ -177,7 +178,7 @@ export function startsWith(tokens: readonly number[], prefix: readonly number[])
 /** Returns the history that begins with a call, then the histories of the other choices of its calls. */
 function histories(first: CallNode): RecordedHistory[] {
   const items: MessageOrChoice[] = [];
-  const others: RecordedHistory[] = [];
+  const otherHistories: RecordedHistory[] = [];
   for (let node: CallNode | null = first; node !== null;) {
     const { call, messages, tools } = node;
     items.push(...messages);
@@ -185,19 +186,20 @@ function histories(first: CallNode): RecordedHistory[] {
     if (chosen === undefined) break;
     items.push(chosen.choice);
     for (const turn of node.turns) {
-      if (turn !== chosen) others.push(...branch(turn, call.request.messages, tools));
+      if (turn !== chosen) otherHistories.push(...branch(turn, call.request.messages, tools));
     }
     node = chosen.next;
   }
-  return [{ items, tools: first.tools }, ...others];
+  return [{ items, tools: first.tools }, ...otherHistories];
 }
 
 /** Returns the history of a choice that was not chosen, including its continuation, then the histories that started from it. */
 function branch(turn: Turn, messages: readonly RequestMessage[], tools: readonly Tool[]): RecordedHistory[] {
-  const [rest, ...others] = turn.next === null ? [] : histories(turn.next);
-  return [{ items: [...messages, turn.choice, ...(rest?.items ?? [])], tools }, ...others];
+  const [continuation, ...otherHistories] = turn.next === null ? [] : histories(turn.next);
+  return [{ items: [...messages, turn.choice, ...(continuation?.items ?? [])], tools }, ...otherHistories];
 }
 
+/** Returns the tools of a call in the form of trajectories. Tools that are not functions are left out. */
 function toolsOf({ request }: RecordedCall): readonly Tool[] {
   return (request.tools ?? []).flatMap((tool) => {
     const result = toolSchema.safeParse(tool);

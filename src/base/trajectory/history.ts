@@ -7,6 +7,7 @@ import { textOf, toMessages } from "./messages.ts";
 import type { Policy } from "./policy.ts";
 import { toChoice, toRequest, type SampledTurn, type SampleOptions } from "./sample.ts";
 
+/** Tool calls of a turn without any, shared by all of them. */
 const NO_CALLS = Object.freeze([]);
 
 /** Initial messages and tools of the conversation that {@link HistoryBuilder.history} starts. */
@@ -56,12 +57,15 @@ export class HistoryBuilder {
    * @throws the signal's reason, or any error of the policy.
    */
   async sample(policy: Policy, { signal, tools = this.tools, ...options }: SampleOptions = {}): Promise<SampledTurn> {
-    const choice = await this.#conversation.turn(async () => {
-      signal?.throwIfAborted();
-      const { turnPosition } = this.#conversation;
-      const request = toRequest(policy, { ...options, messages: this.messages(), tools, turnPosition });
-      return toChoice(await policy.complete(request, { signal }), policy, request);
-    }, policy.handsOver === true);
+    const choice = await this.#conversation.sampleTurn(
+      async () => {
+        signal?.throwIfAborted();
+        const { turnPosition } = this.#conversation;
+        const request = toRequest(policy, { ...options, messages: this.messages(), tools, turnPosition });
+        return toChoice(await policy.complete(request, { signal }), policy, request);
+      },
+      { isHandedOver: policy.handsOver === true },
+    );
     return {
       text: textOf(choice),
       // Frozen because the messages of the next request, which callers can read, share these objects.

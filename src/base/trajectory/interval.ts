@@ -47,14 +47,19 @@ export interface IntervalOptions {
  */
 export function clusteredMean(clusters: readonly (readonly number[])[], { level = 0.95 }: IntervalOptions = {}): Estimate {
   checkLevel(level);
-  const filled = clusters.filter((values) => values.length > 0);
-  const m = filled.length;
-  const count = filled.reduce((sum, values) => sum + values.length, 0);
-  const mean = filled.reduce((sum, values) => sum + values.reduce((inner, value) => inner + value, 0), 0) / count;
-  const squares = filled.reduce((sum, values) => sum + values.reduce((inner, value) => inner + (value - mean), 0) ** 2, 0);
+  const nonEmpty = clusters.filter((values) => values.length > 0);
+  const m = nonEmpty.length;
+  const count = sumOf(nonEmpty.map((values) => values.length));
+  const mean = sumOf(nonEmpty.map(sumOf)) / count;
+  const squares = sumOf(nonEmpty.map((values) => sumOf(values.map((value) => value - mean)) ** 2));
   const standardError = m < 2 ? Number.NaN : Math.sqrt(((m / (m - 1)) * squares) / count ** 2);
   const margin = m < 2 ? Number.NaN : studentQuantile(m - 1, level) * standardError;
   return { mean, standardError, low: mean - margin, high: mean + margin, level, clusters: m, count };
+}
+
+/** Returns the sum of numbers; 0 without any. */
+function sumOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
 }
 
 /** Checks a confidence level. @throws ArgumentError `E_ARGUMENT` for a level outside (0, 1). */
@@ -64,31 +69,32 @@ export function checkLevel(level: number): void {
 }
 
 /**
- * Returns the `t` with `P(|T| ≤ t) = level` for Student's t distribution with an integer number of degrees of freedom.
+ * Returns the `t` with `P(|T| ≤ t) = level` for Student's t distribution.
  *
+ * @param degrees - Degrees of freedom, an integer of at least 1.
  * @source Abramowitz, Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4, inverted by bisection over the angle.
  */
-export function studentQuantile(freedom: number, level: number): number {
+export function studentQuantile(degrees: number, level: number): number {
   let low = 0;
   let high = Math.PI / 2;
   // 60 halvings of the interval exhaust the 53 bits of a double.
   for (let step = 0; step < 60; step++) {
     const middle = (low + high) / 2;
-    if (withinAngle(freedom, middle) < level) low = middle;
+    if (withinAngle(degrees, middle) < level) low = middle;
     else high = middle;
   }
-  return Math.sqrt(freedom) * Math.tan(low);
+  return Math.sqrt(degrees) * Math.tan(low);
 }
 
-/** Returns `P(|T| ≤ √freedom · tan(angle))`. */
-function withinAngle(freedom: number, angle: number): number {
+/** Returns `P(|T| ≤ √degrees · tan(angle))`. */
+function withinAngle(degrees: number, angle: number): number {
   const sine = Math.sin(angle);
   const cosine = Math.cos(angle);
-  const isOdd = freedom % 2 === 1;
-  // The first term is cos θ (odd) or 1 (even); each further term multiplies by cos² and (i−1)/i, up to the power freedom − 2.
+  const isOdd = degrees % 2 === 1;
+  // The first term is cos θ (odd) or 1 (even); each further term multiplies by cos² and (i−1)/i, up to the power degrees − 2.
   let term = isOdd ? cosine : 1;
   let sum = 0;
-  for (let power = isOdd ? 1 : 0; power <= freedom - 2; power += 2) {
+  for (let power = isOdd ? 1 : 0; power <= degrees - 2; power += 2) {
     sum += term;
     term *= ((power + 1) / (power + 2)) * cosine ** 2;
   }

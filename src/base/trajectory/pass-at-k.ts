@@ -1,3 +1,5 @@
+/** Estimate of pass@k over trajectory groups. */
+
 import { ArgumentError } from "../errors.ts";
 import { clusteredMean, type Estimate, type IntervalOptions } from "./interval.ts";
 import { byScenario, type ScenarioInput } from "./scenarios.ts";
@@ -55,36 +57,39 @@ export function passAtK<
   const { k, level, countExceptions = false } = options;
   if (!Number.isInteger(k) || k < 1) throw new ArgumentError(`Expected \`k\` to be an integer of at least 1, got \`${k}\``, { param: "k" });
   const passes = passTest(options);
-  const scenarios = byScenario(groups).map((same) => {
-    const attempts = same.flatMap((group) => group.trajectories);
-    const failed = countExceptions ? same.reduce((sum, { exceptions = [] }) => sum + exceptions.length, 0) : 0;
-    return { n: attempts.length + failed, c: attempts.filter(passes).length };
+  const scenarios = byScenario(groups).map((scenarioGroups) => {
+    const trajectories = scenarioGroups.flatMap((group) => group.trajectories);
+    const exceptions = countExceptions ? scenarioGroups.flatMap((group) => group.exceptions ?? []) : [];
+    return { n: trajectories.length + exceptions.length, c: trajectories.filter(passes).length };
   });
-  const kept = scenarios.filter(({ n }) => n >= k);
-  if (kept.length === 0 && scenarios.length > 0) {
+  const evaluated = scenarios.filter(({ n }) => n >= k);
+  if (evaluated.length === 0 && scenarios.length > 0) {
     const maxSamples = scenarios.reduce((max, { n }) => Math.max(max, n), 0);
     throw new ArgumentError(`Expected \`k\` attempts at some scenario: \`k\` is ${k}, the most attempts at one are ${maxSamples}`, {
       param: "k",
     });
   }
   const estimate = clusteredMean(
-    kept.map(({ n, c }) => [chanceOfPass(n, c, k)]),
+    evaluated.map(({ n, c }) => [chanceOfPass(n, c, k)]),
     { level },
   );
   const { low, high } = estimate;
-  return { ...estimate, low: Math.max(0, low), high: Math.min(1, high), k, skipped: scenarios.length - kept.length };
+  return { ...estimate, low: Math.max(0, low), high: Math.min(1, high), k, skipped: scenarios.length - evaluated.length };
 }
 
+/** Returns the pass criterion of the options. @throws ArgumentError `E_ARGUMENT` unless exactly one is given. */
 function passTest<T extends { readonly reward: number }>({ threshold, isPass }: PassAtKOptions<T>): (trajectory: T) => boolean {
   if (isPass !== undefined && threshold === undefined) return isPass;
   if (isPass === undefined && threshold !== undefined && Number.isFinite(threshold)) return ({ reward }) => reward >= threshold;
   throw new ArgumentError("Expected either `threshold`, a finite number, or `isPass`, a function", { param: "threshold" });
 }
 
-/** Returns `1 − C(n−c, k) / C(n, k)`, computed as a product because the binomials alone would overflow. */
+/**
+ * Returns `1 − C(n−c, k) / C(n, k)` for `n` attempts of which `c` pass, computed as a product because the binomials alone would overflow.
+ */
 function chanceOfPass(n: number, c: number, k: number): number {
   if (n - c < k) return 1;
-  let none = 1;
-  for (let i = n - c + 1; i <= n; i++) none *= 1 - k / i;
-  return 1 - none;
+  let chanceOfFailure = 1;
+  for (let i = n - c + 1; i <= n; i++) chanceOfFailure *= 1 - k / i;
+  return 1 - chanceOfFailure;
 }

@@ -1,3 +1,5 @@
+/** Policies: the weights that a rollout samples its turns from. */
+
 import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
 
 /**

@@ -8,8 +8,8 @@ import { isRecord } from "../util/values.ts";
 import { parseWith } from "../util/validation.ts";
 
 /**
- * Two continuations of one conversation for preference training. Both begin with an assistant message; their assistant messages are trained,
- * except messages with `weight: 0`.
+ * Two continuations of one conversation for preference training. Both begin with an assistant message; their assistant messages are
+ * trained, except messages with `weight: 0`.
  */
 export interface PreferencePair {
   /** Conversation before the continuations. */
@@ -51,13 +51,15 @@ export interface PreferenceLine {
 
 const messages = z.array(requestMessage).min(1);
 const tools = z.array(tool).nullish();
-const settings = { chat_template_kwargs: jsonObject.nullish() };
+/** Fields that both formats share. */
+const sharedFields = { chat_template_kwargs: jsonObject.nullish() };
 
+/** OpenAI's format. */
 const inputLine = z.looseObject({
   input: z.looseObject({ messages, tools, parallel_tool_calls: z.boolean().nullish() }),
   preferred_output: messages,
   non_preferred_output: messages,
-  ...settings,
+  ...sharedFields,
 });
 /** TRL's conversational format. */
 const promptLine = z.looseObject({
@@ -65,7 +67,7 @@ const promptLine = z.looseObject({
   chosen: messages,
   rejected: messages,
   tools,
-  ...settings,
+  ...sharedFields,
 });
 
 const INPUT_NAMES: ContinuationNames = { chosen: "preferred_output", rejected: "non_preferred_output" };
@@ -90,8 +92,9 @@ export function readPreferencePair(
   const pair = parsedPair(value, where, parseText);
   const { names } = pair;
   for (const side of ["chosen", "rejected"] as const) requireContinuation(pair[side], `${where}: \`${names[side]}\``);
-  for (const [side, list] of Object.entries({ prompt: pair.prompt, [names.chosen]: pair.chosen, [names.rejected]: pair.rejected }))
-    list.forEach((message, index) => requireMessageWeight(message, `${where}: \`${side}.${index}\``));
+  const lists = { prompt: pair.prompt, [names.chosen]: pair.chosen, [names.rejected]: pair.rejected };
+  for (const [name, list] of Object.entries(lists))
+    list.forEach((message, index) => requireMessageWeight(message, `${where}: \`${name}.${index}\``));
   if (isDeepStrictEqual(pair.chosen, pair.rejected)) {
     throw new DataError(
       `${where}: expected \`${names.chosen}\` and \`${names.rejected}\` to differ, got equal messages; there is nothing to prefer in them`,
@@ -102,11 +105,11 @@ export function readPreferencePair(
 
 /** Returns a pair as a line in OpenAI's format. Absent settings and an empty list of tools are left out. */
 export function preferenceLine({ prompt, chosen, rejected, ...pair }: PreferencePair): PreferenceLine {
-  const { tools: given = [], parallelToolCalls, chatTemplateKwargs } = pair;
+  const { tools: pairTools = [], parallelToolCalls, chatTemplateKwargs } = pair;
   return {
     input: {
       messages: prompt,
-      ...(given.length === 0 ? {} : { tools: given }),
+      ...(pairTools.length === 0 ? {} : { tools: pairTools }),
       ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
     },
     preferred_output: chosen,
@@ -125,9 +128,9 @@ function parsedPair(value: unknown, where: string, parseText: (text: string) => 
       preferred_output: chosen,
       non_preferred_output: rejected,
       chat_template_kwargs: kwargs,
-    } = parsed(inputLine, value, where);
-    const own = optional({ tools: input.tools, parallelToolCalls: input.parallel_tool_calls, chatTemplateKwargs: kwargs });
-    return { prompt: input.messages, chosen, rejected, ...own, names: INPUT_NAMES };
+    } = parseLine(inputLine, value, where);
+    const settings = withoutAbsent({ tools: input.tools, parallelToolCalls: input.parallel_tool_calls, chatTemplateKwargs: kwargs });
+    return { prompt: input.messages, chosen, rejected, ...settings, names: INPUT_NAMES };
   }
   if (!isRecord(value) || !("chosen" in value && "rejected" in value)) {
     throw new DataError(
@@ -135,12 +138,13 @@ function parsedPair(value: unknown, where: string, parseText: (text: string) => 
     );
   }
   requireConversational(value, where);
-  // Some datasets repeat the prompt as text beside complete conversations.
-  const { prompt: text, ...rest } = value;
-  const line = parsed(promptLine, withParsedTools(typeof text === "string" ? rest : value, parseText), where);
-  const own = optional({ tools: line.tools, chatTemplateKwargs: line.chat_template_kwargs });
+  // Some datasets repeat the prompt as text next to complete conversations.
+  const { prompt: promptField, ...valueWithoutPrompt } = value;
+  const conversations = typeof promptField === "string" ? valueWithoutPrompt : value;
+  const line = parseLine(promptLine, withParsedTools(conversations, parseText), where);
+  const settings = withoutAbsent({ tools: line.tools, chatTemplateKwargs: line.chat_template_kwargs });
   const { prompt, chosen, rejected } = line.prompt === undefined ? withoutCommonStart(line, where) : { ...line, prompt: line.prompt };
-  return { prompt, chosen, rejected, ...own, names: PROMPT_NAMES };
+  return { prompt, chosen, rejected, ...settings, names: PROMPT_NAMES };
 }
 
 /** Parses tools that are text. Text that is not JSON stays, so that the schema rejects it by name. */
@@ -154,14 +158,15 @@ function withParsedTools(line: Readonly<Record<string, unknown>>, parseText: (te
   }
 }
 
-function parsed<S extends z.ZodType>(schema: S, value: unknown, where: string): z.output<S> {
+/** Parses a line by a schema. @throws DataError `E_DATA` with the location and the expected content. */
+function parseLine<S extends z.ZodType>(schema: S, value: unknown, where: string): z.output<S> {
   const result = parseWith(schema, value, [], "the line");
   if ("data" in result) return result.data;
   throw new DataError(`${where}: ${result.mismatch.text}`);
 }
 
 /** Removes members that are null or undefined. */
-function optional(given: {
+function withoutAbsent(given: {
   readonly tools?: readonly Tool[] | null | undefined;
   readonly parallelToolCalls?: boolean | null | undefined;
   readonly chatTemplateKwargs?: JsonObject | null | undefined;
@@ -189,21 +194,25 @@ function withoutCommonStart(
   { chosen, rejected }: Readonly<Record<"chosen" | "rejected", readonly RequestMessage[]>>,
   where: string,
 ): Pick<PreferencePair, "prompt" | "chosen" | "rejected"> {
-  const end = chosen.findIndex((message, index) => !isDeepStrictEqual(message, rejected[index]));
-  const shared = end === -1 ? chosen.length : end;
-  if (shared === 0) {
+  const firstDifference = chosen.findIndex((message, index) => !isDeepStrictEqual(message, rejected[index]));
+  const promptLength = firstDifference === -1 ? chosen.length : firstDifference;
+  if (promptLength === 0) {
     throw new DataError(
       `${where}: expected \`chosen\` and \`rejected\` to begin with the same messages, which are the prompt, got two different first messages`,
     );
   }
-  return { prompt: chosen.slice(0, shared), chosen: chosen.slice(shared), rejected: rejected.slice(shared) };
+  return { prompt: chosen.slice(0, promptLength), chosen: chosen.slice(promptLength), rejected: rejected.slice(promptLength) };
 }
 
-/** @throws DataError `E_DATA` for a continuation that does not begin with an assistant message, or in which no message is trained. */
+/**
+ * Checks a continuation.
+ *
+ * @throws DataError `E_DATA` for a continuation that does not begin with an assistant message, or in which no message is trained.
+ */
 function requireContinuation(continuation: readonly RequestMessage[], where: string): void {
-  const [begin] = continuation;
-  if (begin?.role !== "assistant") {
-    const got = begin === undefined ? "no message" : `a message with the role "${begin.role}"`;
+  const [firstMessage] = continuation;
+  if (firstMessage?.role !== "assistant") {
+    const got = firstMessage === undefined ? "no message" : `a message with the role "${firstMessage.role}"`;
     throw new DataError(`${where}: expected a continuation of the prompt that begins with an assistant message, got ${got}`);
   }
   if (continuation.some(isTrainedMessage)) return;

@@ -1,4 +1,7 @@
-/** Preflight: checks of trajectory groups before they are submitted to an RL job. */
+/**
+ * Preflight: checks of trajectory groups before they are submitted to an RL job. {@link preflightSteps} checks a batch, group by group and
+ * trajectory by trajectory, down to each sampled turn.
+ */
 
 import { ArgumentError } from "../errors.ts";
 import type { AssistantChoice, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
@@ -87,25 +90,27 @@ export function* preflightSteps(inputs: readonly PreflightInput[], options: Pref
   const groups = inputs.map(toWire);
   const findings = new Findings();
   const note: Note = (code, path) => findings.note(code, path);
-  // Groups that can teach something, of these the groups with a row that fits, and the groups with a trajectory that is not truncated.
-  let learnable = 0;
-  let fitting = 0;
-  let untruncated = 0;
+  // Groups that can teach something; of these the groups with a row that fits, and the groups with a trajectory that is not truncated.
+  let learnableGroups = 0;
+  let fittingGroups = 0;
+  let untruncatedGroups = 0;
   for (const [index, group] of groups.entries()) {
-    const verdict = yield* examineGroup(group, { path: `trajectory_groups.${index}`, note, options });
-    if (verdict.isVaried) learnable++;
-    if (verdict.isVaried && verdict.fits) fitting++;
-    if (verdict.isVaried && (options.masksTruncated !== true || group.trajectories.some(isUntruncated))) untruncated++;
+    const { isVaried, fits } = yield* examineGroup(group, { path: `trajectory_groups.${index}`, note, options });
+    if (!isVaried) continue;
+    learnableGroups++;
+    if (fits) fittingGroups++;
+    if (options.masksTruncated !== true || group.trajectories.some(isUntruncated)) untruncatedGroups++;
   }
   if (groups.every((group) => group.trajectories.length === 0)) note("no-groups", "trajectory_groups");
-  else if (learnable === 0) note("nothing-to-learn", "trajectory_groups");
-  else if (fitting === 0) note("only-overlong-rows", "trajectory_groups");
-  else if (untruncated === 0) note("only-truncated", "trajectory_groups");
+  else if (learnableGroups === 0) note("nothing-to-learn", "trajectory_groups");
+  else if (fittingGroups === 0) note("only-overlong-rows", "trajectory_groups");
+  else if (untruncatedGroups === 0) note("only-truncated", "trajectory_groups");
   examineSizes(groups, note);
   if (options.maxBytes !== undefined) yield* examineBytes(groups, options.maxBytes, note);
   return findings.list();
 }
 
+/** Records one occurrence of a problem. */
 type Note = (code: FindingCode, path: string) => void;
 
 /** Context of a check: path of the checked value, callback that records findings, and options. */
@@ -123,10 +128,12 @@ interface RowProperties {
   readonly fits: boolean;
 }
 
+/** Returns a group in wire form. */
 function toWire(group: PreflightInput): WireTrajectoryGroup {
   return typeof group.toJSON === "function" ? (group as { toJSON(): WireTrajectoryGroup }).toJSON() : (group as WireTrajectoryGroup);
 }
 
+/** Checks the ranges of the options. @throws ArgumentError `E_ARGUMENT` naming the option. */
 function checkOptions(options: PreflightOptions): void {
   for (const [name, min] of [
     ["maxTokens", 1],
@@ -194,23 +201,27 @@ function* examineGroup(group: WireTrajectoryGroup, context: CheckContext): Steps
 /** Min turns of a trajectory for the finding that none continues another: one or two may be separate on purpose. */
 const MIN_SEPARATE_TURNS = 3;
 
+/** Records the findings of a trajectory's turns, and of the rows that they form. */
 function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: CheckContext): RowProperties {
   let turns = 0;
   let isJoined = false;
   let fits = false;
   for (const history of historiesOf(trajectory)) {
-    let before: AssistantChoice | null = null;
+    let previousTurn: AssistantChoice | null = null;
     for (const [index, item] of history.items.entries()) {
       if (!isChoice(item)) continue;
       const choicePath = `${path}.${history.path}.${index}`;
       turns++;
       // One pair of joined turns is enough: no further tokens are compared. A turn without prompt tokens may continue another.
-      isJoined ||= (item.prompt_token_ids ?? null) === null || (before !== null && continues(before, item));
+      isJoined ||= (item.prompt_token_ids ?? null) === null || (previousTurn !== null && continues(previousTurn, item));
       examineChoice(item, choicePath, { note, options });
       if (!isOverlong(item, options)) fits = true;
-      // Turns that continue each other form one row, which is reported once.
-      else if (before === null || !isOverlong(before, options) || !continues(before, item)) note("overlong-row", choicePath);
-      before = item;
+      else {
+        // Turns that continue each other form one row, which is reported once.
+        const isReported = previousTurn !== null && isOverlong(previousTurn, options) && continues(previousTurn, item);
+        if (!isReported) note("overlong-row", choicePath);
+      }
+      previousTurn = item;
     }
   }
   if (turns >= MIN_SEPARATE_TURNS && !isJoined) note("separate-turns", path);
@@ -218,13 +229,14 @@ function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: 
   return { hasTurns: turns > 0, fits: fits || turns === 0 };
 }
 
+/** Records the findings of a sampled turn. */
 function examineChoice(choice: AssistantChoice, path: string, { note, options }: Pick<CheckContext, "note" | "options">): void {
   const problem = turnProblem(choice);
   // The service renders a choice without token ids; its other problems can be checked only after rendering.
   if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", path);
   else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, path);
-  const invalid = tokenValueProblem(choice);
-  if (invalid !== null) note(invalid, path);
+  const valueProblem = tokenValueProblem(choice);
+  if (valueProblem !== null) note(valueProblem, path);
   if (choice.unused_template_kwargs?.length) note("unused-template-kwargs", path);
   if (options.usesTurnRewards === true && hasAdvantages(choice)) note("token-advantages-with-turn-rewards", path);
   for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], path);
@@ -238,16 +250,17 @@ const SAMPLING_CODES = {
   grammar: "grammar-mask",
 } as const;
 
+/** Whether the row that ends with a turn is longer than the model's context. */
 function isOverlong(choice: AssistantChoice, { maxTokens }: PreflightOptions): boolean {
   return maxTokens !== undefined && sequenceTokens(choice) > maxTokens;
 }
 
 /** Whether the turn's prompt begins with all tokens of the previous turn. */
-function continues(before: AssistantChoice, { prompt_token_ids: prompt }: AssistantChoice): boolean {
-  const start = before.prompt_token_ids ?? [];
+function continues(previousTurn: AssistantChoice, { prompt_token_ids: prompt }: AssistantChoice): boolean {
+  const start = previousTurn.prompt_token_ids ?? [];
   return (
     start.every((token, index) => prompt?.[index] === token) &&
-    (before.token_ids ?? []).every((token, index) => prompt?.[start.length + index] === token)
+    (previousTurn.token_ids ?? []).every((token, index) => prompt?.[start.length + index] === token)
   );
 }
 
@@ -264,13 +277,14 @@ function examineAge(group: WireTrajectoryGroup, { path, note, options: { current
 
 /** Reports groups that differ from the most common group size. Groups of zero or one trajectory have findings of their own. */
 function examineSizes(groups: readonly WireTrajectoryGroup[], note: Note): void {
-  const bySize = new Map<number, number>();
+  const countsBySize = new Map<number, number>();
   for (const { trajectories } of groups) {
-    if (trajectories.length > 1) bySize.set(trajectories.length, (bySize.get(trajectories.length) ?? 0) + 1);
+    if (trajectories.length > 1) countsBySize.set(trajectories.length, (countsBySize.get(trajectories.length) ?? 0) + 1);
   }
-  const [usual] = [...bySize].sort(([sizeA, countA], [sizeB, countB]) => countB - countA || sizeB - sizeA)[0] ?? [];
+  // Of two sizes that are equally common, the larger one counts.
+  const [mostCommon] = [...countsBySize].sort(([sizeA, countA], [sizeB, countB]) => countB - countA || sizeB - sizeA);
   for (const [index, { trajectories }] of groups.entries()) {
-    if (trajectories.length > 1 && trajectories.length !== usual) note("unbalanced-group", `trajectory_groups.${index}`);
+    if (trajectories.length > 1 && trajectories.length !== mostCommon?.[0]) note("unbalanced-group", `trajectory_groups.${index}`);
   }
 }
 

@@ -11,15 +11,17 @@ export function startsWithTurn(messages: readonly RequestMessage[], before: read
 }
 
 /**
- * Returns the index after the answer to `before`. If `before` has `n` assistant messages, the answer is assistant message `n` (from 0) of
- * `messages`. Only assistant messages are counted, because clients join and split the messages between them. Null without such a message.
+ * Returns the index in `messages` after the answer to `before`. If `before` has `n` assistant messages, the answer is assistant message `n`
+ * (from 0) of `messages`. Only assistant messages are counted, because clients join and split the messages between them. Null without such
+ * a message.
  */
 export function endOfAnswer(messages: readonly RequestMessage[], before: readonly RequestMessage[]): number | null {
-  let remaining = before.filter(isAssistant).length;
-  const index = messages.findIndex((message) => isAssistant(message) && remaining-- === 0);
-  return index === -1 ? null : index + 1;
+  const assistantIndexes = messages.flatMap((message, index) => (isAssistant(message) ? [index] : []));
+  const answerIndex = assistantIndexes[before.filter(isAssistant).length];
+  return answerIndex === undefined ? null : answerIndex + 1;
 }
 
+/** Whether a message is an answer of the model. */
 function isAssistant({ role }: RequestMessage): boolean {
   return role === "assistant";
 }
@@ -37,20 +39,21 @@ function isSameMessage(a: RequestMessage, b: RequestMessage): boolean {
   );
 }
 
+/** Returns the parts of a message's tool calls that are compared. */
 function callsOf({ tool_calls: calls }: RequestMessage): object[] {
   return (calls ?? []).map(({ id, function: called }: ToolCall) => ({
     id: id ?? null,
     name: called.name,
-    given: valueOf(called.arguments),
+    arguments: parsedArguments(called.arguments),
   }));
 }
 
 /** Parses tool-call arguments; text that is not JSON is compared as it is. */
-function valueOf(given: string | null | undefined): unknown {
-  if (given === null || given === undefined || given === "") return {};
+function parsedArguments(text: string | null | undefined): unknown {
+  if (text === null || text === undefined || text === "") return {};
   try {
-    return JSON.parse(given);
+    return JSON.parse(text);
   } catch {
-    return given;
+    return text;
   }
 }

@@ -3,6 +3,7 @@
 import { FIELD_ROWS, SAMPLING_EFFECTS, type FieldsWith, type SamplingEffect } from "../schema/chat-fields.ts";
 import type { ChatCompletionRequest } from "../schema/index.ts";
 
+/** Name of a field that changes the sampling distribution. */
 type Key = FieldsWith<{ readonly changes: SamplingEffect }>;
 
 /**
@@ -13,12 +14,17 @@ export type SamplingKeys = { readonly [Name in Key]?: Name extends FieldsWith<{ 
 
 /** Request fields that change the sampling distribution, with the kind of change and a test for values without effect. */
 const SAMPLING_FIELDS = FIELD_ROWS.filter(([, { changes }]) => (SAMPLING_EFFECTS as readonly string[]).includes(changes)).map(
-  ([key, { changes, neutral, modelDefault, default: initial = modelDefault }]) => {
-    const isEmptied = (value: unknown): boolean => typeof value === "object" && value !== null && Object.keys(value).length === 0;
-    const isInitial = typeof initial === "object" ? isEmptied : (value: unknown): boolean => value === initial;
-    return { key: key as Key, kind: changes as SamplingEffect, isNeutral: neutral ?? isInitial };
+  ([key, field]) => {
+    const defaultValue = field.default ?? field.modelDefault;
+    const isDefault = typeof defaultValue === "object" ? isEmptyObject : (value: unknown): boolean => value === defaultValue;
+    return { key: key as Key, kind: field.changes as SamplingEffect, isNeutral: field.neutral ?? isDefault };
   },
 );
+
+/** Whether a value is a list or an object without entries. */
+function isEmptyObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null && Object.keys(value).length === 0;
+}
 
 /**
  * Extracts the settings of a request that make the sampling distribution differ from the plain softmax, from which training computes its

@@ -1,3 +1,6 @@
+/** Partition of trajectory groups by scenario, for statistics in which only scenarios are independent. */
+
+import { getOrInsert } from "../util/values.ts";
 import type { Scalar } from "./trajectory.ts";
 
 /** Metadata that identifies a group's scenario. */
@@ -22,9 +25,7 @@ export function byScenario<G extends ScenarioInput>(groups: readonly G[]): G[][]
     const id = group.metadata?.["scenario_id"] ?? group.trajectories[0]?.metadata?.["scenario_id"];
     const environment = group.metadata?.["environment"] ?? null;
     const key = id === undefined ? group : JSON.stringify([environment, id]);
-    const same = scenarios.get(key);
-    if (same === undefined) scenarios.set(key, [group]);
-    else same.push(group);
+    getOrInsert(scenarios, key, () => []).push(group);
   }
   return [...scenarios.values()];
 }

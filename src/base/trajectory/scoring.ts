@@ -129,7 +129,9 @@ export function normalizedRewards<S>(rewards: readonly RewardLike<S>[], owner: s
   return Object.freeze(
     (rewards as readonly RewardLike<S>[]).map((part) => {
       const reward = normalizedReward(part);
-      if (!names.has(reward.name)) return (names.add(reward.name), reward);
+      const isNew = !names.has(reward.name);
+      names.add(reward.name);
+      if (isNew) return reward;
       throw new ConfigError(`Expected the rewards of ${owner} to have different names, got \`${reward.name}\` twice`, { param: "rewards" });
     }),
   );
@@ -178,9 +180,10 @@ export function withScore(
   { total, metrics, logs }: { readonly total: number } & Pick<CheckedScore, "metrics" | "logs">,
   isStale: (name: string) => boolean = () => true,
 ): Trajectory {
-  const stale = Object.keys(trajectory.metrics).filter((name) => name.startsWith(REWARD_PREFIX) && isStale(name));
-  const removed: Record<string, undefined> = Object.fromEntries(stale.map((name) => [name, undefined]));
-  return trajectory.with({ reward: total, metrics: { ...removed, ...metrics }, logs });
+  const staleNames = Object.keys(trajectory.metrics).filter((name) => name.startsWith(REWARD_PREFIX) && isStale(name));
+  // `with` removes metrics that are undefined.
+  const removals: Record<string, undefined> = Object.fromEntries(staleNames.map((name) => [name, undefined]));
+  return trajectory.with({ reward: total, metrics: { ...removals, ...metrics }, logs });
 }
 
 /** Calls a reward and checks its result. @throws RewardError `E_REWARD` if the reward fails; the signal's reason if aborted. */
@@ -223,8 +226,10 @@ export function checkedScore(result: unknown): CheckedScore | string {
     return `must give a finite number or a boolean, got \`${String(value)}\` (${typeof value})`;
   }
   const checkedMetrics = (metrics ?? {}) as Readonly<Record<string, number | boolean>>;
-  const bad = Object.entries(checkedMetrics).find(([, each]) => typeof each !== "boolean" && !Number.isFinite(each));
-  if (bad !== undefined) return `must give metrics that are finite numbers or booleans, got \`${String(bad[1])}\` for \`${bad[0]}\``;
+  for (const [name, metric] of Object.entries(checkedMetrics)) {
+    if (typeof metric !== "boolean" && !Number.isFinite(metric))
+      return `must give metrics that are finite numbers or booleans, got \`${String(metric)}\` for \`${name}\``;
+  }
   return { value: Number(value), metrics: checkedMetrics, logs: (logs ?? []) as readonly string[] };
 }
 

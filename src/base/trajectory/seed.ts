@@ -1,3 +1,5 @@
+/** Seeds of the requests of one rollout. */
+
 import { createHash } from "node:crypto";
 
 /** Position of a turn in its trajectory. */

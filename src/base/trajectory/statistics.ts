@@ -1,6 +1,7 @@
 /** Statistics of rewards, turns, tokens and metrics over trajectory groups. */
 
 import type { AssistantChoice, RolloutException } from "../schema/index.ts";
+import { getOrInsert } from "../util/values.ts";
 import { histogram, type Histogram } from "./histogram.ts";
 import { clusteredMean, type Estimate } from "./interval.ts";
 import { byScenario } from "./scenarios.ts";
@@ -139,7 +140,7 @@ export function sequenceTokens(choice: AssistantChoice): number {
 export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistics {
   const trajectories = groups.flatMap((group) => group.trajectories);
   const exceptions = groups.reduce((sum, group) => sum + group.exceptions.length, 0);
-  const rewardsByGroup = groups.map((group) => group.trajectories.map((trajectory) => trajectory.reward));
+  const rewardsByGroup = groups.map(rewardsOf);
   const total = trajectories.length + exceptions;
   return {
     groups: groups.length,
@@ -153,15 +154,19 @@ export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistic
       ),
     ).length,
     reward: summarize(trajectories.map((trajectory) => trajectory.reward)),
-    rewardMean: clusteredMean(
-      byScenario(groups).map((same) => same.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward))),
-    ),
+    rewardMean: clusteredMean(byScenario(groups).map((scenarioGroups) => scenarioGroups.flatMap(rewardsOf))),
     rewardStdWithinGroups: summarize(rewardsByGroup.filter((rewards) => rewards.length > 1).map((rewards) => summarize(rewards).std)).mean,
     ...tokenStatistics(trajectories.map((trajectory) => trajectory.allChoices)),
     metrics: metricStatistics(trajectories),
   };
 }
 
+/** Returns the rewards of a group's trajectories in order. */
+function rewardsOf({ trajectories }: StatisticsInput): number[] {
+  return trajectories.map(({ reward }) => reward);
+}
+
+/** Computes the statistics of turns and tokens. @param choices - Sampled turns of each trajectory. */
 function tokenStatistics(choices: readonly (readonly AssistantChoice[])[]): Pick<GroupStatistics, "turns" | "tokens"> {
   const turns = choices.map((each) => each.length);
   const sampled = choices.map((each) => each.reduce((sum, choice) => sum + completionTokens(choice), 0));
@@ -179,13 +184,12 @@ function tokenStatistics(choices: readonly (readonly AssistantChoice[])[]): Pick
   };
 }
 
+/** Computes the summary of each metric over the trajectories that have it. */
 function metricStatistics(trajectories: readonly Pick<StatisticsInput["trajectories"][number], "metrics">[]): Record<string, Summary> {
   const metrics = new Map<string, number[]>();
   for (const trajectory of trajectories) {
     for (const [name, value] of Object.entries(trajectory.metrics)) {
-      const values = metrics.get(name) ?? [];
-      metrics.set(name, values);
-      values.push(Number(value));
+      getOrInsert(metrics, name, () => []).push(Number(value));
     }
   }
   return Object.fromEntries([...metrics].map(([name, values]) => [name, summarize(values)]));

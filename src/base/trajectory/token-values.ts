@@ -29,9 +29,9 @@ export const TOKEN_VALUE_PROBLEMS: Readonly<Record<TokenValueProblem, string>> =
 
 /** Returns the first problem of a choice's token advantages and weights; null if they are valid or absent. */
 export function tokenValueProblem({ token_ids: ids, token_advantages: advantages, token_weights: weights }: AssistantChoice) {
-  const given = [advantages ?? null, weights ?? null].filter((values) => values !== null);
-  if (given.some((values) => values.length !== ids?.length)) return "token-value-mismatch";
-  const isInvalid = given.some((values) => values.some((value) => !Number.isFinite(value)));
+  const suppliedLists = [advantages ?? null, weights ?? null].filter((values) => values !== null);
+  if (suppliedLists.some((values) => values.length !== ids?.length)) return "token-value-mismatch";
+  const isInvalid = suppliedLists.some((values) => values.some((value) => !Number.isFinite(value)));
   return isInvalid || (weights ?? []).some((weight) => weight < 0) ? "invalid-token-value" : null;
 }
 
@@ -104,12 +104,14 @@ export function withTokenWeights(trajectory: Trajectory, weights: TokenValues): 
   return withValues(trajectory, "token_weights", weights);
 }
 
+/** Returns a copy of a trajectory with a list of values in every choice. @throws ArgumentError `E_ARGUMENT` naming the choice. */
 function withValues(trajectory: Trajectory, name: "token_advantages" | "token_weights", values: TokenValues): Trajectory {
-  let index = 0;
-  const items = (before: readonly MessageOrChoice[]): MessageOrChoice[] =>
-    before.map((item) => {
+  // Counts the choices of all histories: the main conversation is converted first.
+  let nextIndex = 0;
+  const withValuesIn = (items: readonly MessageOrChoice[]): MessageOrChoice[] =>
+    items.map((item) => {
       if (!isChoice(item)) return item;
-      const choiceIndex = index++;
+      const choiceIndex = nextIndex++;
       const changed = { ...item, [name]: [...values(item, choiceIndex)] };
       const problem = tokenValueProblem(changed);
       if (problem !== null) throw new ArgumentError(`Choice ${choiceIndex}: ${TOKEN_VALUE_PROBLEMS[problem]}`, { param: name });
@@ -118,10 +120,10 @@ function withValues(trajectory: Trajectory, name: "token_advantages" | "token_we
   const wire = trajectory.toJSON();
   return Trajectory.fromOwned({
     ...wire,
-    messages_and_choices: items(wire.messages_and_choices),
+    messages_and_choices: withValuesIn(wire.messages_and_choices),
     additional_histories: wire.additional_histories.map((history) => ({
       ...history,
-      messages_and_choices: items(history.messages_and_choices),
+      messages_and_choices: withValuesIn(history.messages_and_choices),
     })),
   });
 }

@@ -1,5 +1,6 @@
 /** Tool calls that returned an error to the model, read from recorded conversations. */
 import type { MessageOrChoice } from "../schema/index.ts";
+import { getOrInsert } from "../util/values.ts";
 import type { TrajectoryGroup } from "./group.ts";
 import { isChoice, textOf } from "./messages.ts";
 import type { Trajectory } from "./trajectory.ts";
@@ -20,12 +21,12 @@ interface ToolErrors {
 
 /** Counts calls and errors of each tool. A call is an error if its result starts with {@link TOOL_ERROR_PREFIX}. */
 export function toolErrors(trajectories: Iterable<Trajectory>): ToolErrors[] {
+  /** Number of calls, and number of occurrences of each error message, by tool. */
   const tools = new Map<string, { calls: number; readonly messages: Map<string, number> }>();
   for (const { messagesAndChoices, additionalHistories } of trajectories) {
     for (const items of [messagesAndChoices, ...additionalHistories.map((history) => history.messagesAndChoices)]) {
       for (const { tool, text } of resultsOf(items)) {
-        const counts = tools.get(tool) ?? { calls: 0, messages: new Map<string, number>() };
-        tools.set(tool, counts);
+        const counts = getOrInsert(tools, tool, () => ({ calls: 0, messages: new Map<string, number>() }));
         counts.calls++;
         if (!text.startsWith(TOOL_ERROR_PREFIX)) continue;
         const message = text.slice(TOOL_ERROR_PREFIX.length);
@@ -34,7 +35,7 @@ export function toolErrors(trajectories: Iterable<Trajectory>): ToolErrors[] {
     }
   }
   return [...tools].map(([tool, { calls, messages }]) => {
-    const [mostFrequent] = [...messages].toSorted((a, b) => b[1] - a[1]);
+    const [mostFrequent] = [...messages].sort(([, countA], [, countB]) => countB - countA);
     const errors = [...messages.values()].reduce((sum, count) => sum + count, 0);
     return { tool, calls, errors, message: mostFrequent?.[0] ?? null };
   });
@@ -42,11 +43,12 @@ export function toolErrors(trajectories: Iterable<Trajectory>): ToolErrors[] {
 
 /** Returns the results of tool calls. The results of a turn's calls follow the turn in the order of the calls. */
 function* resultsOf(items: readonly MessageOrChoice[]): Generator<{ readonly tool: string; readonly text: string }> {
-  let pending: string[] = [];
+  /** Tools of the latest turn's calls that have no result yet. */
+  let pendingTools: string[] = [];
   for (const item of items) {
-    if (isChoice(item)) pending = (item.message.tool_calls ?? []).map((call) => call.function.name);
+    if (isChoice(item)) pendingTools = (item.message.tool_calls ?? []).map((call) => call.function.name);
     else if (item.role === "tool") {
-      const tool = pending.shift();
+      const tool = pendingTools.shift();
       if (tool !== undefined) yield { tool, text: textOf(item) };
     }
   }

@@ -1,3 +1,5 @@
+/** Definition of a group that contributes to training by its rewards. `token-values.ts` extends it to supplied token advantages. */
+
 /**
  * Relative tolerance below which rewards count as equal (relative to the largest absolute reward, at least 1), so that floating-point noise
  * does not make a group trainable.

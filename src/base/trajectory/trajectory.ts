@@ -75,8 +75,8 @@ export class Trajectory {
   }
 
   /**
-   * Wraps a wire value that nothing outside of trajectories can change, such as a freshly parsed one. Its parts are frozen on first access, because a dataset
-   * reads the rewards of many trajectories and the token ids of few.
+   * Wraps a wire value that nothing outside of trajectories can change, such as a freshly parsed one. Its parts are frozen on first access,
+   * because a dataset reads the rewards of many trajectories and the token ids of few.
    *
    * @internal
    */
@@ -195,15 +195,15 @@ export class Trajectory {
    * ```
    */
   with(changes: TrajectoryChanges): Trajectory {
-    const { reward = this.reward, metrics = {}, metadata = {}, logs = [], ...rest } = changes;
-    const [unknown] = Object.keys(rest);
-    if (unknown !== undefined) {
-      throw new ArgumentError(`Expected \`reward\`, \`metrics\`, \`metadata\` or \`logs\`, got \`${unknown}\``, { param: unknown });
+    const { reward = this.reward, metrics = {}, metadata = {}, logs = [], ...unknownFields } = changes;
+    const [field] = Object.keys(unknownFields);
+    if (field !== undefined) {
+      throw new ArgumentError(`Expected \`reward\`, \`metrics\`, \`metadata\` or \`logs\`, got \`${field}\``, { param: field });
     }
     checkReward(reward);
-    const changedMetrics = overlay<number | boolean>(this.metrics, metrics);
+    const changedMetrics = merged<number | boolean>(this.metrics, metrics);
     checkMetrics(changedMetrics);
-    const changedMetadata = overlay<Scalar>(this.metadata, metadata);
+    const changedMetadata = merged<Scalar>(this.metadata, metadata);
     checkMetadata(changedMetadata);
     return Trajectory.fromOwned({
       ...this.#wire,
@@ -278,7 +278,7 @@ export function checkMetadata(metadata: Readonly<Record<string, Scalar>>): void 
 }
 
 /** Merges `changes` into `present`; an undefined value removes its entry. */
-function overlay<T>(present: Readonly<Record<string, T>>, changes: Readonly<Record<string, T | undefined>>): Record<string, T> {
+function merged<T>(present: Readonly<Record<string, T>>, changes: Readonly<Record<string, T | undefined>>): Record<string, T> {
   const entries = Object.entries({ ...present, ...changes }).filter((entry): entry is [string, T] => entry[1] !== undefined);
   return Object.fromEntries(entries);
 }

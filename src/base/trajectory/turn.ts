@@ -10,6 +10,7 @@ export type TurnProblem =
   | "token-count-mismatch"
   | "non-finite-logprob";
 
+/** Remedies that several messages share. */
 const KEEP = "Keep both exactly as the service sent them; do not cut or edit a sampled turn.";
 const CONTEXT = "append the whole choice, not only its message; a turn that is only context belongs in a plain message.";
 
@@ -36,6 +37,6 @@ export function turnProblem(choice: AssistantChoice): TurnProblem | null {
   if (!entries || (entries.length === 0 && sampled.length > 0)) return "choice-without-logprobs";
   if (entries.length !== sampled.length) return "token-count-mismatch";
   if (prompt.length === 0 || sampled.length === 0) return "empty-choice";
-  const isBad = entries.some(({ logprob }) => !Number.isFinite(logprob) || logprob > LOGPROB_TOLERANCE);
-  return isBad ? "non-finite-logprob" : null;
+  const hasInvalidLogprob = entries.some(({ logprob }) => !Number.isFinite(logprob) || logprob > LOGPROB_TOLERANCE);
+  return hasInvalidLogprob ? "non-finite-logprob" : null;
 }

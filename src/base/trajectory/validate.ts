@@ -4,21 +4,22 @@ import type { z } from "zod";
 import { trajectory, trajectoryGroup, type Trajectory, type TrajectoryGroup } from "../schema/index.ts";
 import { isRecord } from "../util/values.ts";
 
+/** Object parsed from JSON. */
 type Json = Record<string, unknown>;
 /** Long arrays of a choice, validated by hand and therefore withheld from the schema. */
-interface Lifted {
+interface LongArrays {
   readonly token_ids?: unknown;
   readonly prompt_token_ids?: unknown;
   readonly logprobs?: Json;
 }
 /** Value without its long arrays. */
-interface Lightened {
+interface WithoutArrays {
   readonly value: unknown;
   /** Puts the arrays into the schema's parsed result. */
   readonly restore: (parsed: unknown) => void;
 }
 
-/** Value of absent `top_logprobs`, as the schema's default. */
+/** Value of absent `top_logprobs`, equal to the schema's default. */
 const NO_ALTERNATIVES = Object.freeze([]);
 
 /**
@@ -29,48 +30,52 @@ const NO_ALTERNATIVES = Object.freeze([]);
  * result.
  */
 export function validateTrajectory(value: unknown): z.ZodSafeParseResult<Trajectory> {
-  return validate(trajectory, value, lightTrajectory);
+  return validate(trajectory, value, trajectoryWithoutArrays);
 }
 
 /** Validates a value just parsed from JSON like `schema.trajectoryGroup`; see {@link validateTrajectory}. */
 export function validateTrajectoryGroup(value: unknown): z.ZodSafeParseResult<TrajectoryGroup> {
-  return validate(trajectoryGroup, value, lightGroup);
+  return validate(trajectoryGroup, value, groupWithoutArrays);
 }
 
-function validate<T>(schema: z.ZodType<T>, value: unknown, lighten: (value: Json) => Lightened | null): z.ZodSafeParseResult<T> {
-  const light = isRecord(value) ? lighten(value) : null;
-  if (light === null) return schema.safeParse(value);
-  const result = schema.safeParse(light.value);
+/** Validates a value by its schema. @param remove - Removes the long arrays; returns null if the schema has to validate the whole value. */
+function validate<T>(schema: z.ZodType<T>, value: unknown, remove: (value: Json) => WithoutArrays | null): z.ZodSafeParseResult<T> {
+  const reduced = isRecord(value) ? remove(value) : null;
+  if (reduced === null) return schema.safeParse(value);
+  const result = schema.safeParse(reduced.value);
   if (!result.success) return schema.safeParse(value);
-  light.restore(result.data);
+  reduced.restore(result.data);
   return result;
 }
 
-function lightGroup(value: Json): Lightened | null {
-  return lightKeys(value, { trajectories: lightTrajectory });
+/** Removes the long arrays of the trajectories of a group. */
+function groupWithoutArrays(value: Json): WithoutArrays | null {
+  return withoutArraysIn(value, { trajectories: trajectoryWithoutArrays });
 }
 
-function lightTrajectory(value: Json): Lightened | null {
-  return lightKeys(value, { messages_and_choices: lightItem, additional_histories: lightHistory });
+/** Removes the long arrays of all conversations of a trajectory. */
+function trajectoryWithoutArrays(value: Json): WithoutArrays | null {
+  return withoutArraysIn(value, { messages_and_choices: choiceWithoutArrays, additional_histories: historyWithoutArrays });
 }
 
-function lightHistory(value: Json): Lightened | null {
-  return lightKeys(value, { messages_and_choices: lightItem });
+/** Removes the long arrays of one additional conversation. */
+function historyWithoutArrays(value: Json): WithoutArrays | null {
+  return withoutArraysIn(value, { messages_and_choices: choiceWithoutArrays });
 }
 
 /** Removes the long arrays of the objects in the arrays under some keys; returns null if no array was removed. */
-function lightKeys(value: Json, keys: Readonly<Record<string, (item: Json) => Lightened | null>>): Lightened | null {
+function withoutArraysIn(value: Json, keys: Readonly<Record<string, (item: Json) => WithoutArrays | null>>): WithoutArrays | null {
   const changed: Json = {};
   const restores: ((parsed: unknown) => void)[] = [];
-  for (const [key, lighten] of Object.entries(keys)) {
+  for (const [key, remove] of Object.entries(keys)) {
     const list = value[key];
     if (!Array.isArray(list)) continue;
-    const lights = list.map((item: unknown) => (isRecord(item) ? lighten(item) : null));
-    if (lights.every((light) => light === null)) continue;
-    changed[key] = list.map((item: unknown, index) => lights[index]?.value ?? item);
+    const reducedItems = list.map((item: unknown) => (isRecord(item) ? remove(item) : null));
+    if (reducedItems.every((reduced) => reduced === null)) continue;
+    changed[key] = list.map((item: unknown, index) => reducedItems[index]?.value ?? item);
     restores.push((parsed) => {
-      const made = (parsed as Json)[key] as readonly unknown[];
-      lights.forEach((light, index) => light?.restore(made[index]));
+      const parsedItems = (parsed as Json)[key] as readonly unknown[];
+      reducedItems.forEach((reduced, index) => reduced?.restore(parsedItems[index]));
     });
   }
   if (restores.length === 0) return null;
@@ -81,11 +86,11 @@ function lightKeys(value: Json, keys: Readonly<Record<string, (item: Json) => Li
  * Removes the long arrays of a choice. Returns null for an item with a `role`: it could also be a message, which has other rules, so the
  * schema decides.
  */
-function lightItem(item: Json): Lightened | null {
+function choiceWithoutArrays(item: Json): WithoutArrays | null {
   if (!isRecord(item["message"]) || "role" in item) return null;
-  const lifted = liftedOf(item);
-  if (lifted === null) return null;
-  const { logprobs, ...ids } = lifted;
+  const longArrays = longArraysOf(item);
+  if (longArrays === null) return null;
+  const { logprobs, ...ids } = longArrays;
   const idKeys = Object.keys(ids) as (keyof typeof ids)[];
   const value: Json = { ...item, ...(logprobs === undefined ? {} : { logprobs: { ...logprobs, content: null } }) };
   for (const key of idKeys) value[key] = null;
@@ -102,7 +107,7 @@ function lightItem(item: Json): Lightened | null {
 }
 
 /** Returns the long arrays of a choice; null if it has no such array, or an invalid one. */
-function liftedOf(item: Json): Lifted | null {
+function longArraysOf(item: Json): LongArrays | null {
   const { token_ids: ids, prompt_token_ids: promptIds, logprobs } = item;
   const hasIds = Array.isArray(ids);
   const hasPromptIds = Array.isArray(promptIds);
@@ -110,7 +115,7 @@ function liftedOf(item: Json): Lifted | null {
   const hasContent = Array.isArray(content);
   if (!hasIds && !hasPromptIds && !hasContent) return null;
   if ((hasIds && !areIntegers(ids)) || (hasPromptIds && !areIntegers(promptIds))) return null;
-  if (hasContent && !areEntries(content, true)) return null;
+  if (hasContent && !content.every(isLogprobEntry)) return null;
   return {
     ...(hasIds ? { token_ids: ids } : {}),
     ...(hasPromptIds ? { prompt_token_ids: promptIds } : {}),
@@ -118,19 +123,22 @@ function liftedOf(item: Json): Lifted | null {
   };
 }
 
+/** Whether an array holds integers only. */
 function areIntegers(list: readonly unknown[]): boolean {
-  for (const value of list) if (!Number.isSafeInteger(value)) return false;
-  return true;
+  return list.every(Number.isSafeInteger);
 }
 
-/** Whether all entries match `schema.logprobEntry`, or `schema.topLogprobEntry` if `hasAlternatives` is false. */
-function areEntries(list: readonly unknown[], hasAlternatives: boolean): boolean {
-  for (const entry of list) {
-    if (!isRecord(entry)) return false;
-    const { token, logprob, bytes, top_logprobs: top } = entry;
-    if (typeof token !== "string" || !Number.isFinite(logprob)) return false;
-    if (bytes !== undefined && bytes !== null && !(Array.isArray(bytes) && areIntegers(bytes))) return false;
-    if (hasAlternatives && top !== undefined && !(Array.isArray(top) && areEntries(top, false))) return false;
-  }
-  return true;
+/** Whether a value matches `schema.logprobEntry`. */
+function isLogprobEntry(entry: unknown): boolean {
+  if (!isTopLogprobEntry(entry)) return false;
+  const { top_logprobs: alternatives } = entry;
+  return alternatives === undefined || (Array.isArray(alternatives) && alternatives.every(isTopLogprobEntry));
+}
+
+/** Whether a value matches `schema.topLogprobEntry`. */
+function isTopLogprobEntry(entry: unknown): entry is Json {
+  if (!isRecord(entry)) return false;
+  const { token, logprob, bytes } = entry;
+  if (typeof token !== "string" || !Number.isFinite(logprob)) return false;
+  return bytes === undefined || bytes === null || (Array.isArray(bytes) && areIntegers(bytes));
 }
