@@ -36,15 +36,15 @@ export interface LinkedAbort {
  * `AbortSignal.any` with `AbortSignal.timeout` would be equivalent, but keeps its timer and its link to a long-lived parent alive; a
  * training script creates one such signal per request.
  *
- * @param options.timeoutMs Milliseconds; absent = no limit.
- * @param options.label Name of the operation in the `TimeoutError`.
+ * @param options.timeoutMs - Milliseconds; absent = no limit.
+ * @param options.label - Name of the operation in the `TimeoutError`.
  */
 export function linkAbort(
   parent: AbortSignal | undefined,
   { timeoutMs, label = "the operation" }: { readonly timeoutMs?: number | undefined; readonly label?: string | undefined } = {},
 ): LinkedAbort {
   const controller = new AbortController();
-  // Libraries listen to the signal too.
+  // Code outside of this package listens to the signal too, which `onceAborted` does not see.
   setMaxListeners(0, controller.signal);
   const removeListener = onceAborted(parent, () => controller.abort(parent?.reason));
   const timer =

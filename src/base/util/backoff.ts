@@ -1,3 +1,5 @@
+/** Waits between retries. */
+
 /** Parameters of exponential backoff. */
 export interface BackoffOptions {
   /** First wait in milliseconds. @default 250 */

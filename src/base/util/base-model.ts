@@ -52,11 +52,11 @@ const [DEFAULT_REGISTRY, DEFAULT_NAMESPACE, DEFAULT_TAG] = ["registry.ollama.ai"
  * @throws ArgumentError `E_ARGUMENT` for a malformed text after `hf:` or `ollama:`.
  */
 export function parseBaseModel(text: string, param: string): BaseModelSpec {
-  const [, scheme, rest = ""] = /^(hf|ollama):(.*)$/su.exec(text) ?? [];
-  if (scheme === "ollama") return parseOllama(rest, param);
+  const [, scheme, nameInScheme = ""] = /^(hf|ollama):(.*)$/su.exec(text) ?? [];
+  if (scheme === "ollama") return parseOllama(nameInScheme, param);
   if (scheme === undefined && isPath(text)) return { kind: "path", path: text };
-  const hub = parseHub(scheme === undefined ? text : rest);
-  if (hub !== null) return hub;
+  const hubModel = parseHub(scheme === undefined ? text : nameInScheme);
+  if (hubModel !== null) return hubModel;
   if (scheme === undefined) return { kind: "name", name: text };
   throw new ArgumentError(`Expected \`${param}\` to be hf:<owner>/<name> with an optional @revision, got '${truncated(text)}'`, { param });
 }
@@ -79,12 +79,16 @@ export function formatBaseModel(spec: BaseModelSpec): string {
       return spec.path;
     case "hub":
       return spec.revision === null ? spec.repository : `${spec.repository}@${spec.revision}`;
-    case "ollama": {
-      const { registry, namespace, name, tag } = spec;
-      const owner = registry === DEFAULT_REGISTRY ? (namespace === DEFAULT_NAMESPACE ? "" : `${namespace}/`) : `${registry}/${namespace}/`;
-      return `ollama:${owner}${name}${tag === DEFAULT_TAG ? "" : `:${tag}`}`;
-    }
+    case "ollama":
+      return `ollama:${formatOllama(spec)}`;
   }
+}
+
+/** Returns the name of a model in Ollama's store, without the parts that Ollama adds by default. */
+function formatOllama({ registry, namespace, name, tag }: OllamaModel): string {
+  const nameWithTag = tag === DEFAULT_TAG ? name : `${name}:${tag}`;
+  if (registry !== DEFAULT_REGISTRY) return `${registry}/${namespace}/${nameWithTag}`;
+  return namespace === DEFAULT_NAMESPACE ? nameWithTag : `${namespace}/${nameWithTag}`;
 }
 
 /**
@@ -112,15 +116,18 @@ export function absolutePath(path: string): string {
   return resolve(/^~[/\\]/u.test(path) ? join(homedir(), path.slice(2)) : path);
 }
 
+/** Whether a text without a scheme is a path, not an identifier. */
 function isPath(text: string): boolean {
   return isAbsolute(text) || PATH.test(text);
 }
 
+/** Parses `owner/name[@revision]`; null for any other text. */
 function parseHub(text: string): BaseModelSpec | null {
   const [, repository, revision = null] = HUB.exec(text) ?? [];
   return repository === undefined || revision?.includes("..") === true ? null : { kind: "hub", repository, revision };
 }
 
+/** Parses the name of a model in Ollama's store, after `ollama:`. @throws ArgumentError `E_ARGUMENT` for a malformed name. */
 function parseOllama(text: string, param: string): BaseModelSpec {
   const [, registry = DEFAULT_REGISTRY, namespace = DEFAULT_NAMESPACE, name, tag = DEFAULT_TAG] = OLLAMA.exec(text) ?? [];
   if (name === undefined)
@@ -131,6 +138,7 @@ function parseOllama(text: string, param: string): BaseModelSpec {
   return { kind: "ollama", registry, namespace, name, tag };
 }
 
+/** Cuts a text for an error message. */
 function truncated(text: string): string {
   return text.slice(0, 200);
 }

@@ -16,6 +16,7 @@ const RATES = [
 
 /** Returns the default rate of a model; an unknown number of parameters (NaN) counts as large. */
 export function defaultRate(parameters: number, kind: "rl" | "sft" | "preference", isAdapter: boolean): number {
+  // NaN is not at most any number, and gets the last row.
   const row = RATES.find(({ maxParameters }) => parameters <= maxParameters) ?? RATES[2];
   return row[isAdapter ? "adapter" : "all"][kind];
 }

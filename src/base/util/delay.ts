@@ -1,3 +1,5 @@
+/** Timers that end with a signal. */
+
 import { onceAborted } from "./abort.ts";
 
 /**

@@ -1,3 +1,4 @@
+/** Size of a directory on disk. */
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 

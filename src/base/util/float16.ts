@@ -30,6 +30,7 @@ function float16Of(bits: number, value: number): number {
   const magnitude = Math.abs(value);
   if (magnitude < MIN_NORMAL) return sign | (magnitude * 2 ** 24 + TO_INTEGER - TO_INTEGER);
   const positive = bits & 0x7fffffff;
+  // Drops the 13 fraction bits that float16 lacks. Adding 0xfff, and 1 more if the last kept bit is set, rounds to nearest, ties to even.
   // 0x38000000 is the difference of the exponent biases, 127 − 15, in the position of the exponent.
   const rounded = (positive + 0xfff + ((positive >>> 13) & 1) - 0x38000000) >>> 13;
   return sign | Math.min(rounded, INFINITY_BITS);
@@ -49,6 +50,7 @@ export function readFloat16(view: DataView, offset: number): number {
   return valueOf(view.getUint16(offset, true));
 }
 
+/** Number whose float32 bits are read through {@link singleBits}, which shares its memory. */
 const single = new Float32Array(1);
 const singleBits = new Uint32Array(single.buffer);
 
@@ -58,12 +60,13 @@ export function nearestFloat16(value: number): number {
   return valueOf(float16Of(singleBits[0]!, single[0]));
 }
 
+/** Returns the number with the given float16 bits, from the table. */
 function valueOf(bits: number): number {
-  allValues ??= Float32Array.from({ length: 2 ** 16 }, (_, each) => float16Value(each));
+  allValues ??= Float32Array.from({ length: 2 ** 16 }, (_, tableBits) => float16Value(tableBits));
   return allValues[bits]!;
 }
 
-/** Returns the number with the given bits. */
+/** Computes the number with the given float16 bits. */
 function float16Value(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 31;

@@ -17,10 +17,11 @@ export interface JsonLimit {
   readonly stringBytes: number;
 }
 
-/** Returns the index of the closing quote of the string that opens before `start`, or the end of the text if the string is not closed. */
+/** Returns the index of the closing quote of the string that opens before `start`; at least `bytes.length` if the string is not closed. */
 function endOfString(bytes: Uint8Array, start: number): number {
   let index = start;
-  for (; index < bytes.length && bytes[index] !== QUOTE; index++) if (bytes[index] === BACKSLASH) index++;
+  // A backslash and the character after it are one escape.
+  while (index < bytes.length && bytes[index] !== QUOTE) index += bytes[index] === BACKSLASH ? 2 : 1;
   return index;
 }
 
@@ -37,29 +38,33 @@ export function checkJsonSize(bytes: Uint8Array, { depth: maxDepth, values: maxV
   for (let index = 0; index < bytes.length; index++) {
     switch (bytes[index]) {
       case QUOTE: {
-        const end = endOfString(bytes, index + 1);
-        if (end - index - 1 > stringBytes)
-          throw new ArgumentError(`Expected JSON strings of at most ${stringBytes} bytes, got one of ${end - index - 1}`);
-        index = end;
+        const closingQuote = endOfString(bytes, index + 1);
+        const length = closingQuote - index - 1;
+        if (length > stringBytes) throw new ArgumentError(`Expected JSON strings of at most ${stringBytes} bytes, got one of ${length}`);
+        index = closingQuote;
         break;
       }
       case OPEN_ARRAY:
       case OPEN_OBJECT:
-        if (++depth > maxDepth) throw new ArgumentError(`Expected JSON nested at most ${maxDepth} levels deep, got more`);
-        if (++values > maxValues) throw tooManyValues(maxValues);
+        depth++;
+        values++;
+        if (depth > maxDepth) throw new ArgumentError(`Expected JSON nested at most ${maxDepth} levels deep, got more`);
+        if (values > maxValues) throw tooManyValues(maxValues);
         break;
       case CLOSE_ARRAY:
       case CLOSE_OBJECT:
         depth--;
         break;
       case COMMA:
-        if (++values > maxValues) throw tooManyValues(maxValues);
+        values++;
+        if (values > maxValues) throw tooManyValues(maxValues);
         break;
       default:
     }
   }
 }
 
+/** Returns the error for a text with too many values. */
 function tooManyValues(max: number): ArgumentError {
   return new ArgumentError(`Expected a JSON body of at most ${max} values, got more`);
 }

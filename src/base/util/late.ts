@@ -9,6 +9,8 @@ export interface Late<T> {
 /** Creates a value to be provided later. */
 export function late<T>(): Late<T> {
   let provide: (value: T) => void = () => undefined;
-  const value = new Promise<T>((resolve) => (provide = resolve));
+  const value = new Promise<T>((resolve) => {
+    provide = resolve;
+  });
   return { value, provide };
 }

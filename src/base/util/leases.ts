@@ -23,8 +23,8 @@ export class Holds<K> {
     return () => {
       if (!isHeld) return;
       isHeld = false;
-      const others = this.#counts.get(key)! - 1;
-      if (others > 0) this.#counts.set(key, others);
+      const remainingHolds = this.#counts.get(key)! - 1;
+      if (remainingHolds > 0) this.#counts.set(key, remainingHolds);
       else this.#counts.delete(key);
     };
   }
@@ -45,6 +45,7 @@ export interface LeasesOptions<K, V> {
   readonly dispose?: (value: V, key: K) => void;
 }
 
+/** Value of a key with its leases. */
 interface Entry<V> {
   /** Value, or its making in progress. */
   readonly made: Promise<V>;
@@ -82,6 +83,7 @@ export class Leases<K, V extends object> {
   /** Leases the value of `key`. The lease starts at the call, before the value is made. An abort ends only this caller's wait. */
   async lease(key: K, make: () => Promise<V>, signal?: AbortSignal): Promise<Lease<V>> {
     const entry = this.#entries.get(key) ?? this.#add(key, make());
+    // Moves the entry to the end, as the most recently leased one.
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     entry.leases++;
@@ -91,6 +93,7 @@ export class Leases<K, V extends object> {
       isHeld = false;
       entry.leases--;
       if (this.#entries.get(key) === entry) this.#evict();
+      // The key was forgotten during the lease.
       else if (entry.leases === 0) this.#discard(key, entry);
     };
     try {
@@ -116,17 +119,22 @@ export class Leases<K, V extends object> {
     if (entry.leases === 0) this.#discard(key, entry);
   }
 
+  /** Adds an entry without leases. The entry is removed if making its value fails. */
   #add(key: K, made: Promise<V>): Entry<V> {
     const entry: Entry<V> = { made, value: undefined, leases: 0 };
     this.#entries.set(key, entry);
     made.then(
-      (value) => (entry.value = value),
-      () => this.#entries.get(key) === entry && this.#entries.delete(key),
+      (value) => {
+        entry.value = value;
+      },
+      () => {
+        if (this.#entries.get(key) === entry) this.#entries.delete(key);
+      },
     );
     return entry;
   }
 
-  /** Forgets the values without a lease beyond `maxIdle`. */
+  /** Forgets values without a lease, the least recently leased first, until `maxIdle` of them are left. */
   #evict(): void {
     const idle = [...this.#entries].filter(([, { leases }]) => leases === 0);
     for (const [key] of idle.slice(0, Math.max(0, idle.length - this.#maxIdle))) this.forget(key);

@@ -1,3 +1,5 @@
+/** Caches with limits. */
+
 /** Limits of an {@link Lru}. */
 export interface LruLimits {
   /** Max number of entries. @default no limit */
@@ -83,6 +85,8 @@ export function remember<K, V>(cache: Lru<K, Promise<V>>, key: K, make: () => Pr
   if (known !== undefined) return known;
   const value = make();
   void cache.set(key, value);
-  value.catch(() => cache.peek(key) === value && cache.delete(key));
+  value.catch(() => {
+    if (cache.peek(key) === value) cache.delete(key);
+  });
   return value;
 }

@@ -1,3 +1,5 @@
+/** Recognition of errors that a full disk causes. */
+
 import { WhetstoneError } from "../errors.ts";
 
 /** System error codes of a write without free space: file system full, quota exhausted. */
@@ -14,12 +16,12 @@ const MAX_DEPTH = 6;
 
 /** Returns whether an error, or one of its causes, reports that a file system is full. */
 export function isNoSpace(error: unknown): boolean {
-  let each: unknown = error;
-  for (let depth = 0; depth < MAX_DEPTH && typeof each === "object" && each !== null; depth++) {
-    const { code, errcode, cause } = each as { readonly code?: unknown; readonly errcode?: unknown; readonly cause?: unknown };
+  let current: unknown = error;
+  for (let depth = 0; depth < MAX_DEPTH && typeof current === "object" && current !== null; depth++) {
+    const { code, errcode, cause } = current as { readonly code?: unknown; readonly errcode?: unknown; readonly cause?: unknown };
     if (SYSTEM_CODES.includes(code) || (code === "ERR_SQLITE_ERROR" && SQLITE_CODES.includes(errcode))) return true;
-    if (WhetstoneError.isInstance(each) && each.code === "E_NO_SPACE") return true;
-    each = cause;
+    if (WhetstoneError.isInstance(current) && current.code === "E_NO_SPACE") return true;
+    current = cause;
   }
   return false;
 }

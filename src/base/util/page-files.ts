@@ -1,4 +1,4 @@
-/** Scripts and styles of the report and the dashboard. */
+/** Scripts and styles of the report and the dashboard, which run in browsers. The server parts embed them in their HTML. */
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -28,6 +28,7 @@ export async function pageFiles(name: (typeof PAGES)[number]): Promise<PageFiles
   return { script, style };
 }
 
+/** Reads a file of the built package. */
 async function builtFile(name: string): Promise<string> {
   try {
     return await readFile(packageFile(`dist/${PAGE_FOLDER}/${name}`), "utf8");

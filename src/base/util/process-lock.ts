@@ -6,10 +6,11 @@ import { z } from "zod";
 import { ConflictError } from "../errors.ts";
 import { isMissingFile } from "./file-system-error.ts";
 
-const owner = z.object({ pid: z.int(), host: z.string(), id: z.string().optional() });
+/** Schema of the content of a lock file. */
+const ownerSchema = z.object({ pid: z.int(), host: z.string(), id: z.string().optional() });
 
 /** Process that holds a lock file. `id` names the lock; locks of earlier versions have none. */
-export type LockOwner = z.infer<typeof owner>;
+export type LockOwner = z.infer<typeof ownerSchema>;
 
 /** Ids of the locks that this process holds. Any other lock with this process id is left from an earlier process with the same id. */
 const heldIds = new Set<string>();
@@ -29,16 +30,18 @@ interface LockSubject {
  */
 export async function takeLock(path: string, subject: LockSubject): Promise<() => Promise<void>> {
   const id = randomUUID();
-  const own = `${path}.${id}`;
+  // Written in full under a name of its own, then moved to the name of the lock.
+  const candidate = `${path}.${id}`;
   heldIds.add(id);
   try {
-    await writeFile(own, JSON.stringify({ pid: process.pid, host: hostname(), id }), { flag: "wx" });
-    while (!(await moveToFree(own, path))) if (await takeOver(own, path, subject)) break;
+    await writeFile(candidate, JSON.stringify({ pid: process.pid, host: hostname(), id }), { flag: "wx" });
+    let isTaken = await moveToFree(candidate, path);
+    while (!isTaken) isTaken = (await takeOver(candidate, path, subject)) || (await moveToFree(candidate, path));
   } catch (error) {
     heldIds.delete(id);
     throw error;
   } finally {
-    await rm(own, { force: true });
+    await rm(candidate, { force: true });
   }
   return async () => {
     heldIds.delete(id);
@@ -57,10 +60,10 @@ export async function lockOwner(path: string): Promise<LockOwner | null> {
 }
 
 /** Gives a complete lock file its final name. Returns false if a file of this name exists. */
-async function moveToFree(own: string, path: string): Promise<boolean> {
+async function moveToFree(candidate: string, path: string): Promise<boolean> {
   try {
     // Unlike a file that is created and then written, a link is never seen incomplete by another process.
-    await link(own, path);
+    await link(candidate, path);
     return true;
   } catch (error) {
     if (codeOf(error) === "EEXIST") return false;
@@ -68,7 +71,7 @@ async function moveToFree(own: string, path: string): Promise<boolean> {
   }
   // Some file systems have no hard links.
   try {
-    await writeFile(path, await readFile(own), { flag: "wx" });
+    await writeFile(path, await readFile(candidate), { flag: "wx" });
     return true;
   } catch (error) {
     if (codeOf(error) === "EEXIST") return false;
@@ -84,21 +87,21 @@ async function moveToFree(own: string, path: string): Promise<boolean> {
  *
  * @throws ConflictError `E_CONFLICT` if the process is alive, or another one is taking over.
  */
-async function takeOver(own: string, path: string, subject: LockSubject): Promise<boolean> {
+async function takeOver(candidate: string, path: string, subject: LockSubject): Promise<boolean> {
   const text = await readLock(path);
   if (text === null) return false;
-  const other = aliveOwner(text);
-  if (other !== null) {
+  const currentOwner = aliveOwner(text);
+  if (currentOwner !== null) {
     const { noun, param } = subject;
     throw new ConflictError(
-      `The ${noun} is in use by process ${other.pid} on ${other.host}. Wait for it, stop it, or choose another \`${param}\`; if it is surely gone, delete ${path}`,
+      `The ${noun} is in use by process ${currentOwner.pid} on ${currentOwner.host}. Wait for it, stop it, or choose another \`${param}\`; if it is surely gone, delete ${path}`,
       { param },
     );
   }
   const release = await takeLock(`${path}.${createHash("sha256").update(text).digest("hex").slice(0, 16)}`, subject);
   try {
     if ((await readLock(path)) !== text) return false;
-    await rename(own, path);
+    await rename(candidate, path);
     return true;
   } finally {
     await release();
@@ -116,7 +119,7 @@ function readLock(path: string): Promise<string | null> {
 /** Returns the process that the text of a lock file names; null if it names no process. */
 function parseLockOwner(text: string): LockOwner | null {
   try {
-    return owner.safeParse(JSON.parse(text)).data ?? null;
+    return ownerSchema.safeParse(JSON.parse(text)).data ?? null;
   } catch {
     return null;
   }
@@ -141,6 +144,7 @@ function aliveOwner(text: string): LockOwner | null {
   return isAlive ? owner : null;
 }
 
+/** Returns the code of a system error, such as `ENOENT`. */
 function codeOf(error: unknown): string | undefined {
   return (error as NodeJS.ErrnoException).code;
 }

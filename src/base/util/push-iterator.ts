@@ -1,3 +1,5 @@
+/** Queue between a writer that pushes items and one reader that iterates over them. */
+
 import { deferred, type Deferred } from "./deferred.ts";
 import { onceAborted } from "./abort.ts";
 
@@ -65,12 +67,17 @@ export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterat
     next() {
       if (items.length > 0) {
         const value = items.shift() as T;
-        if (writers.size > 0) writers.values().next().value!();
+        // One item was removed, so one writer has room.
+        const [wakeWriter] = writers;
+        wakeWriter?.();
         return Promise.resolve({ done: false, value });
       }
-      const failed = failure;
-      failure = undefined;
-      if (failed !== undefined) return Promise.reject(failed.error as Error);
+      if (failure !== undefined) {
+        // Thrown once: the iteration then ends.
+        const { error } = failure;
+        failure = undefined;
+        return Promise.reject(error as Error);
+      }
       if (hasEnded) return Promise.resolve({ done: true, value: undefined });
       if (reader !== undefined) return reader.promise.then(() => iterator.next());
       reader = deferred();

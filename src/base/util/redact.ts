@@ -9,12 +9,13 @@ const MIN_SECRET_LENGTH = 8;
 /** Max number of escapes applied one after another that are redacted, such as JSON inside JSON in a URL. */
 const MAX_DEPTH = 3;
 
+/** Percent-encodes some characters of a text. */
 function percentEncoded(text: string, characters: RegExp): string {
   return text.replace(characters, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 /** Escapes that programs apply when they embed one text in another. */
-const SPELLINGS: readonly ((text: string) => string)[] = [
+const ESCAPES: readonly ((text: string) => string)[] = [
   (text) => JSON.stringify(text).slice(1, -1),
   // JSON that is safe inside HTML.
   (text) => text.replace(/[<>&']/gu, (character) => `\\u00${character.charCodeAt(0).toString(16)}`),
@@ -31,14 +32,15 @@ const SPELLINGS: readonly ((text: string) => string)[] = [
 ];
 
 /**
- * Adds a secret and its escaped spellings to `found`. A secret of letters, digits, `-` and `_`, as most keys are, has only one spelling.
+ * Adds a secret and its escaped spellings to `spellings`. A secret of letters, digits, `-` and `_`, as most keys are, has only one
+ * spelling.
  */
-function collectSpellings(secret: string, found: Set<string>): void {
-  let newest = [secret];
-  found.add(secret);
+function collectSpellings(secret: string, spellings: Set<string>): void {
+  let newSpellings = [secret];
+  spellings.add(secret);
   for (let depth = 0; depth < MAX_DEPTH; depth++) {
-    newest = newest.flatMap((text) => SPELLINGS.map((spell) => spell(text))).filter((text) => !found.has(text));
-    for (const text of newest) found.add(text);
+    newSpellings = newSpellings.flatMap((text) => ESCAPES.map((escape) => escape(text))).filter((text) => !spellings.has(text));
+    for (const text of newSpellings) spellings.add(text);
   }
 }
 
@@ -69,11 +71,11 @@ export function redactEncoded(text: string, redact: (text: string) => string): s
  * @param secrets - Visible ASCII without spaces. Undefined entries and entries under 8 characters are ignored.
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
-  const found = new Set<string>();
-  for (const secret of secrets) if (secret !== undefined && secret.length >= MIN_SECRET_LENGTH) collectSpellings(secret, found);
-  if (found.size === 0) return (text) => text;
+  const spellings = new Set<string>();
+  for (const secret of secrets) if (secret !== undefined && secret.length >= MIN_SECRET_LENGTH) collectSpellings(secret, spellings);
+  if (spellings.size === 0) return (text) => text;
   // Longest first, because one spelling may be a prefix of another.
-  const longestFirst = [...found].toSorted((a, b) => b.length - a.length);
+  const longestFirst = [...spellings].toSorted((a, b) => b.length - a.length);
   const pattern = new RegExp(longestFirst.map((text) => text.replace(/[^\w]/gu, "\\$&")).join("|"), "g");
   return (text) => text.replace(pattern, "[key]");
 }

@@ -87,9 +87,11 @@ export function reasonOf(error: unknown): string {
   return message.replace(/, \w+ '.*$/su, "");
 }
 
+/** Whether an absolute path lies below a directory. */
 function isBelow(directory: string, path: string): boolean {
-  const inner = relative(directory, path);
-  return inner !== "" && inner !== ".." && !inner.startsWith(`..${sep}`) && !isAbsolute(inner);
+  const relativePath = relative(directory, path);
+  // On Windows, the relative path to another drive is absolute.
+  return relativePath !== "" && relativePath !== ".." && !relativePath.startsWith(`..${sep}`) && !isAbsolute(relativePath);
 }
 
 /** Whether a path is in the `blobs` of the model hub's cache that has `directory` in its `snapshots`. */

@@ -1,3 +1,4 @@
+/** Writing of a file that readers see either complete or not at all. */
 import { randomUUID } from "node:crypto";
 import { rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";

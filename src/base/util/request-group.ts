@@ -9,9 +9,10 @@ export interface RequestGroup {
   readonly id: number;
 }
 
-let groups = 0;
+/** Id of the next group. */
+let nextId = 0;
 
 /** Returns a new group of a client. */
 export function newGroup(client: string): RequestGroup {
-  return { client, id: groups++ };
+  return { client, id: nextId++ };
 }

@@ -28,13 +28,14 @@ export function isRetryableStatus(status: number): boolean {
 export function isRetryable(error: unknown): boolean {
   if (error instanceof Error && error.name === "TimeoutError") return true;
   if (error instanceof Error && error.name === "AbortError") return false;
-  for (const each of chainOf(error)) {
-    if (WhetstoneError.isInstance(each)) return each.retryable;
+  for (const link of chainOf(error)) {
+    if (WhetstoneError.isInstance(link)) return link.retryable;
     // Property of the AI SDK's errors.
-    if (each["isRetryable"] === true) return true;
-    const status = httpStatusOf(each);
+    if (link["isRetryable"] === true) return true;
+    const status = httpStatusOf(link);
     if (status !== null) return isRetryableStatus(status);
-    if (typeof each["code"] === "string" && CONNECTION_CODE.test(each["code"])) return true;
+    const code = link["code"];
+    if (typeof code === "string" && CONNECTION_CODE.test(code)) return true;
   }
   return false;
 }
@@ -44,11 +45,11 @@ export type ErrorFields = Readonly<Record<string, unknown>>;
 
 /** Yields the error, then its causes, outermost first. */
 export function* chainOf(error: unknown): Generator<ErrorFields> {
-  let each = error;
-  for (let depth = 0; depth < MAX_DEPTH && isFields(each); depth++) {
-    yield each;
+  let link = error;
+  for (let depth = 0; depth < MAX_DEPTH && isFields(link); depth++) {
+    yield link;
     // `lastError` is the cause of the AI SDK's error after its last retry.
-    each = each["cause"] ?? each["lastError"];
+    link = link["cause"] ?? link["lastError"];
   }
 }
 

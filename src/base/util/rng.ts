@@ -82,10 +82,12 @@ export function uniform(seed: bigint, ...counters: readonly number[]): number {
   }
   if (seed !== lastSeed) {
     const bits = BigInt.asUintN(64, seed);
-    [lastSeed, lastKey] = [seed, [Number(bits & 0xffff_ffffn), Number(bits >> 32n)]];
+    lastSeed = seed;
+    lastKey = [Number(bits & 0xffff_ffffn), Number(bits >> 32n)];
   }
-  const block = philox4x32([counters[0] ?? 0, counters[1] ?? 0, counters[2] ?? 0, counters[3] ?? 0], lastKey);
-  return ((block[0] >>> 6) * 2 ** 26 + (block[1] >>> 6) + 0.5) / 2 ** 52;
+  const [high, low] = philox4x32([counters[0] ?? 0, counters[1] ?? 0, counters[2] ?? 0, counters[3] ?? 0], lastKey);
+  // The upper 26 bits of two words.
+  return ((high >>> 6) * 2 ** 26 + (low >>> 6) + 0.5) / 2 ** 52;
 }
 
 /** Returns the upper 32 bits of the 64-bit product, computed in 16-bit limbs: a double holds only 53 bits, and BigInt is slow here. */

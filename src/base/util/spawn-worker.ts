@@ -1,3 +1,5 @@
+/** Start of worker threads and processes, whose modules are `.ts` files in a checkout and `.js` files in the built package. */
+
 import { type ChildProcess, fork } from "node:child_process";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { packageFile } from "./package-file.ts";

@@ -50,7 +50,7 @@ export class TimeSlices {
   /** Whether a slice is scheduled or running; callers then wait for it. */
   #isBusy = false;
   /** Number of callers that have continued. */
-  #continued = 0;
+  #continuedCallers = 0;
   /** Whether `postpone` was called in the current turn of the event loop. */
   #isPostponed = false;
   /** Time of the first postponed turn since the last slice, or null. */
@@ -82,9 +82,9 @@ export class TimeSlices {
    * @param group - As for {@link enter}.
    */
   async after<T>(work: Promise<T>, group?: RequestGroup): Promise<T> {
-    const before = this.#continued;
+    const callersBefore = this.#continuedCallers;
     const result = await work;
-    if (this.#continued !== before || !this.#isBusy) await this.enter(group);
+    if (this.#continuedCallers !== callersBefore || !this.#isBusy) await this.enter(group);
     return result;
   }
 
@@ -98,22 +98,26 @@ export class TimeSlices {
     if (!this.#isBusy) this.#scheduleSlice();
   }
 
+  /** Lets the caller continue if no slice is scheduled or running, else adds the caller to `waiting`. */
   #enter(waiting: WaitingCallers, group: RequestGroup): Promise<void> | undefined {
     if (this.#isBusy) return new Promise((resolve) => waiting.add(group, resolve));
     this.#scheduleSlice();
-    this.#continued++;
+    this.#continuedCallers++;
     return undefined;
   }
 
+  /** Whether any caller waits. */
   get #isAwaited(): boolean {
     return !this.#ending.isEmpty || !this.#waiting.isEmpty;
   }
 
+  /** Runs a slice in the next turn of the event loop. Callers wait until then. */
   #scheduleSlice(): void {
     this.#isBusy = true;
     setImmediate(() => void this.#runSlice());
   }
 
+  /** Lets waiting callers continue for one time slice, unless the slice is postponed to the next turn of the event loop. */
   async #runSlice(): Promise<void> {
     const startedMs = performance.now();
     if (this.#isPostponed) {
@@ -124,7 +128,7 @@ export class TimeSlices {
     this.#postponedSinceMs = null;
     while (this.#isAwaited && performance.now() - startedMs < SLICE_MS) {
       const caller = (this.#ending.isEmpty ? this.#waiting : this.#ending).next();
-      this.#continued++;
+      this.#continuedCallers++;
       caller();
       // Ticks run after all microtasks, and so after the caller's work up to its first wait for an event.
       await new Promise<void>((resolve) => process.nextTick(resolve));

@@ -41,6 +41,7 @@ export interface Tracing {
   inject(headers: Record<string, string>): void;
 }
 
+/** Tracing of this process; null while it is off. */
 let active: Tracing | null = null;
 
 /** Returns the tracing of this process; null if it is off. */

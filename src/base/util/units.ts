@@ -1,7 +1,9 @@
 /** Sizes and times as text with units. */
 
+/** Units of `Intl.NumberFormat`, each 1000 times the one before. */
 const SIZE_UNITS = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"] as const;
 
+/** Formats a number with a unit of `Intl.NumberFormat`. */
 function withUnit(value: number, unit: string, fractionDigits: number): string {
   const options = { style: "unit", unit, minimumFractionDigits: fractionDigits, maximumFractionDigits: fractionDigits } as const;
   return new Intl.NumberFormat("en-US", { ...options, unitDisplay: unit === "byte" ? "long" : "short" }).format(value);
@@ -9,12 +11,14 @@ function withUnit(value: number, unit: string, fractionDigits: number): string {
 
 /** Returns a size with a decimal unit: `512 bytes`, `12.3 MB`. */
 export function formatBytes(bytes: number): string {
-  let [value, index] = [bytes, 0];
+  let value = bytes;
+  let index = 0;
   // 999,950 bytes would round to 1,000.0 kB.
-  while (value >= 999.95 && index < SIZE_UNITS.length - 1) [value, index] = [value / 1000, index + 1];
+  for (; value >= 999.95 && index < SIZE_UNITS.length - 1; index++) value /= 1000;
   return withUnit(value, SIZE_UNITS[index] ?? "byte", index === 0 ? 0 : 1);
 }
 
+/** Bytes of each unit that {@link parseBytes} reads. */
 const SIZE_FACTORS: Readonly<Record<string, number>> = { "": 1, B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
 
 /** Parses a size with a decimal unit, such as `500MB` or `1.5 GB`, or a number of bytes. Returns null for any other text. */

@@ -4,6 +4,7 @@ import type { z } from "zod";
 import { ArgumentError } from "../errors.ts";
 import { shortened } from "./shown.ts";
 
+/** Problem that zod reports. */
 type Issue = z.core.$ZodIssue;
 
 /** Part of a zod definition needed to list the allowed keys of an object. */
@@ -40,18 +41,24 @@ function allowedKeys(schema: AnySchema, path: readonly PropertyKey[]): string[] 
 function preview(value: unknown): string {
   if (value === undefined) return "nothing";
   const text = JSON.stringify(value) ?? typeof value;
-  return `${shortened(text, 80)} (${value === null ? "null" : Array.isArray(value) ? "array" : typeof value})`;
+  return `${shortened(text, 80)} (${typeName(value)})`;
+}
+
+/** Returns the type of a JSON value, as error messages name it. */
+function typeName(value: unknown): string {
+  if (value === null) return "null";
+  return Array.isArray(value) ? "array" : typeof value;
 }
 
 /** Returns the most specific issue. The issue of a union itself is uninformative, so the alternative that matched deepest is reported. */
 function deepestIssue(issue: Issue): Issue {
   if (issue.code !== "invalid_union" || issue.errors.length === 0) return issue;
-  const depth = (branch: readonly Issue[]) => Math.max(0, ...branch.map((inner) => inner.path.length));
-  const branches = issue.errors.filter((branch) => branch.length > 0);
-  const best = branches.reduce((a, b) => (depth(b) > depth(a) ? b : a), branches[0] ?? []);
-  const inner = best[0];
-  if (inner === undefined || depth(best) === 0) return issue;
-  return deepestIssue({ ...inner, path: [...issue.path, ...inner.path] } as Issue);
+  const depth = (alternative: readonly Issue[]) => Math.max(0, ...alternative.map(({ path }) => path.length));
+  const alternatives = issue.errors.filter((alternative) => alternative.length > 0);
+  const deepest = alternatives.reduce((a, b) => (depth(b) > depth(a) ? b : a), alternatives[0] ?? []);
+  const [nested] = deepest;
+  if (nested === undefined || depth(deepest) === 0) return issue;
+  return deepestIssue({ ...nested, path: [...issue.path, ...nested.path] } as Issue);
 }
 
 /** Max unknown fields named in a message. */
@@ -63,10 +70,10 @@ function describe(issue: Issue, schema: AnySchema, at: readonly PropertyKey[], r
   const where = path.length === 0 ? root : `\`${path.join(".")}\``;
   if (issue.code === "unrecognized_keys") {
     const allowed = allowedKeys(schema, issue.path);
-    const known = allowed.length > 0 ? `; allowed: ${allowed.join(", ")}` : "";
+    const allowedText = allowed.length > 0 ? `; allowed: ${allowed.join(", ")}` : "";
     const named = issue.keys.slice(0, MAX_NAMED_KEYS).map((key) => `\`${key.slice(0, 80)}\``);
     const more = issue.keys.length > MAX_NAMED_KEYS ? ` and ${issue.keys.length - MAX_NAMED_KEYS} more` : "";
-    return `${where} has unknown ${issue.keys.length === 1 ? "field" : "fields"} ${named.join(", ")}${more}${known}`;
+    return `${where} has unknown ${issue.keys.length === 1 ? "field" : "fields"} ${named.join(", ")}${more}${allowedText}`;
   }
   const input = "input" in issue ? issue.input : undefined;
   return `${where}: ${issue.message}${issue.message.includes("received") ? "" : `, got ${preview(input)}`}`;
@@ -101,9 +108,14 @@ export function parseWith<S extends z.ZodType>(
   const issues = result.error.issues.map(deepestIssue);
   const shown = issues.slice(0, MAX_ISSUES).map((issue) => describe(issue, schema as unknown as AnySchema, at, root));
   const more = issues.length > MAX_ISSUES ? ` (and ${issues.length - MAX_ISSUES} more)` : "";
-  const first = issues[0];
-  const path = [...at, ...(first?.code === "unrecognized_keys" ? [...first.path, first.keys[0]] : (first?.path ?? []))];
+  const path = [...at, ...pathOf(issues[0])];
   return { mismatch: { text: `${shown.join("; ")}${more}`, param: path.length > 0 ? path.join(".") : null } };
+}
+
+/** Returns the path of an issue; of unknown fields, the path of the first. */
+function pathOf(issue: Issue | undefined): (PropertyKey | undefined)[] {
+  if (issue === undefined) return [];
+  return issue.code === "unrecognized_keys" ? [...issue.path, issue.keys[0]] : [...issue.path];
 }
 
 /** Returns path and message of the first issue of a failed validation, as a part of an error message. */

@@ -13,7 +13,7 @@ import { isNoSpace } from "./no-space.ts";
 import { onceAborted } from "./abort.ts";
 import { messageOf } from "./values.ts";
 
-/** Worker as its client sees it: a thread, or a process with the interface of a thread. */
+/** Interface of a worker that its client uses: a thread, or a process with the interface of a thread. */
 export interface WorkerEnd extends Pick<EventEmitter, "on" | "once"> {
   postMessage(message: unknown, transfer?: readonly ArrayBuffer[]): void;
   ref(): void;
@@ -64,6 +64,7 @@ export type MethodInput<M extends Methods, K extends keyof M> = Parameters<M[K]>
 
 /** Result of a worker's method, as the calling thread receives it. */
 export type MethodOutput<M extends Methods, K extends keyof M> = Received<Awaited<ReturnType<M[K]>>>;
+/** Value that arrives at the calling thread for a return value: the content of a {@link Handover}. */
 type Received<T> = T extends Handover<infer V> ? V : T;
 
 /** Return value of a method with buffers that are transferred to the caller instead of copied. */
@@ -112,11 +113,13 @@ export function restoreError(sent: SentError, classes: ErrorClasses = {}): Whets
   const { name, message, stack, typed, cause } = sent;
   if (typed === undefined) {
     const original = restoreCause(sent);
-    return new (isNoSpace(original) ? NoSpaceError : EngineError)(message, { cause: original });
+    const ErrorClass = isNoSpace(original) ? NoSpaceError : EngineError;
+    return new ErrorClass(message, { cause: original });
   }
   const options = { ...typed, ...(cause === undefined ? {} : { cause: restoreCause(cause) }) };
-  const known = classes[name] ?? (errors as unknown as ErrorClasses)[name];
-  return Object.assign(known === undefined ? new RestoredError(sent, options) : new known(message, options), { stack });
+  const ErrorClass = classes[name] ?? (errors as unknown as ErrorClasses)[name];
+  const error = ErrorClass === undefined ? new RestoredError(sent, options) : new ErrorClass(message, options);
+  return Object.assign(error, { stack });
 }
 
 /**
@@ -132,10 +135,11 @@ export function restoreCause(sent: SentError): Error {
 /** Serves `methods` on a worker's port, one call at a time in order of arrival. */
 export function serveCalls(port: MessagePort, methods: Methods): void {
   const aborts = new Map<number, AbortController>();
-  let last: Promise<unknown> = Promise.resolve();
+  /** Resolves when all calls received so far have been answered; never rejects. */
+  let lastAnswer: Promise<unknown> = Promise.resolve();
   port.on("message", (message: ToWorker) => {
     if ("close" in message) {
-      void last.then(() => port.close());
+      void lastAnswer.then(() => port.close());
       return;
     }
     if ("abort" in message) {
@@ -144,7 +148,7 @@ export function serveCalls(port: MessagePort, methods: Methods): void {
     }
     const controller = new AbortController();
     aborts.set(message.call, controller);
-    last = last.then(() => answer(port, methods, message, controller.signal)).finally(() => aborts.delete(message.call));
+    lastAnswer = lastAnswer.then(() => answer(port, methods, message, controller.signal)).finally(() => aborts.delete(message.call));
   });
 }
 
@@ -162,7 +166,7 @@ async function answer(port: MessagePort, methods: Methods, { call, method, input
 }
 
 /** Functions that settle the promise of a call. */
-interface Pending {
+interface PendingCall {
   readonly resolve: (value: never) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -181,7 +185,7 @@ export interface WorkerClientOptions<E> {
 export class WorkerClient<M extends Methods, E = never> {
   readonly #worker: WorkerEnd;
   readonly #restore: (error: SentError) => Error;
-  readonly #pending = new Map<number, Pending>();
+  readonly #pending = new Map<number, PendingCall>();
   /** Resolves when the worker has exited. */
   readonly exited: Promise<void>;
   /** Error of all calls after the worker has exited or died; null before. */
@@ -250,11 +254,14 @@ export class WorkerClient<M extends Methods, E = never> {
 
   /** Keeps the process alive until the returned function is called. */
   hold(): () => void {
-    if (this.#holders++ === 0) this.#worker.ref();
+    if (this.#holders === 0) this.#worker.ref();
+    this.#holders++;
     let isHeld = true;
     return () => {
-      if (isHeld && --this.#holders === 0) this.#worker.unref();
+      if (!isHeld) return;
       isHeld = false;
+      this.#holders--;
+      if (this.#holders === 0) this.#worker.unref();
     };
   }
 
@@ -262,10 +269,12 @@ export class WorkerClient<M extends Methods, E = never> {
   async close(): Promise<void> {
     this.#isClosing = true;
     if (!this.#failure) this.#worker.postMessage({ close: true } satisfies ToWorker);
+    // Held for good: the process waits for the worker's exit.
     this.hold();
     await this.exited;
   }
 
+  /** Settles the call that a message answers, unless the call was aborted. */
   #settle(message: Extract<FromWorker, { answer: number }>): void {
     const pending = this.#pending.get(message.answer);
     if (!pending) return;
