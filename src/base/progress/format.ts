@@ -1,24 +1,24 @@
-/** Texts of the progress display. */
+/** Texts of the progress display: durations, numbers, bars, and lines that fit a terminal. */
 
 import { encodeLine } from "../util/output.ts";
+
+/** Units of durations, largest first. */
+const DURATION_UNITS = [
+  { name: "d", seconds: 86_400 },
+  { name: "h", seconds: 3_600 },
+  { name: "min", seconds: 60 },
+  { name: "s", seconds: 1 },
+] as const;
 
 /** Formats a duration with its two largest units: `42 s`, `3 min 5 s`, `2 h 10 min`, `1 d 4 h`. */
 export function duration(seconds: number): string {
   const total = Math.max(0, Math.round(seconds));
-  const units: readonly (readonly [number, string])[] = [
-    [86_400, "d"],
-    [3_600, "h"],
-    [60, "min"],
-    [1, "s"],
-  ];
-  const first = Math.max(
-    0,
-    units.findIndex(([size]) => total >= size),
-  );
-  if (total === 0) return "0 s";
-  const [large, small] = [units[first], units[first + 1]] as [readonly [number, string], readonly [number, string] | undefined];
-  const rest = small === undefined ? 0 : Math.floor((total % large[0]) / small[0]);
-  return `${Math.floor(total / large[0])} ${large[1]}${small === undefined || rest === 0 ? "" : ` ${rest} ${small[1]}`}`;
+  const index = DURATION_UNITS.findIndex((unit) => total >= unit.seconds);
+  const [largest, next] = DURATION_UNITS.slice(index);
+  if (index < 0 || largest === undefined) return "0 s";
+  const text = `${Math.floor(total / largest.seconds)} ${largest.name}`;
+  const nextCount = next === undefined ? 0 : Math.floor((total % largest.seconds) / next.seconds);
+  return next === undefined || nextCount === 0 ? text : `${text} ${nextCount} ${next.name}`;
 }
 
 /** Formats an integer with thousands separators: `12,345`. */
@@ -48,14 +48,16 @@ export function terminalColumns(text: string): number {
 
 /** Escapes a text and cuts it to at most `columns` columns, with an ellipsis if it was longer. */
 export function fitted(text: string, columns: number): string {
+  // No escape sequence of the text reaches the terminal, and its width can be counted.
   const safe = encodeLine(text);
   if (terminalColumns(safe) <= columns) return safe;
-  let kept = "";
-  let used = 1;
+  let start = "";
+  // The ellipsis takes one column.
+  let usedColumns = 1;
   for (const character of safe) {
-    used += terminalColumns(character);
-    if (used > columns) break;
-    kept += character;
+    usedColumns += terminalColumns(character);
+    if (usedColumns > columns) break;
+    start += character;
   }
-  return `${kept}…`;
+  return `${start}…`;
 }

@@ -55,10 +55,10 @@ export function startProgress(progress: boolean | Writable | undefined, view: Pr
 }
 
 /** Starts a task in the block at the bottom of a terminal. */
-function terminalTask(stream: Writable, { block: source }: ProgressView): ProgressTask {
+function terminalTask(stream: Writable, view: ProgressView): ProgressTask {
   const block = TerminalBlock.of(stream);
-  // Each task is a source of its own, even if two tasks share a view.
-  const lines = () => source();
+  // The block knows tasks by their function, so that each task has a new one, even if two tasks share a view.
+  const lines = () => view.block();
   block.add(lines);
   return {
     isTerminal: true,
@@ -103,8 +103,8 @@ function sinkOf(progress: boolean | Writable | undefined): Sink | null {
   if (progress === false || (progress === undefined && variable === "0")) return null;
   const { stderr } = standardStreams();
   const stream = progress instanceof Writable ? progress : stderr;
-  const isTerminal = (stream as { readonly isTTY?: boolean }).isTTY === true && variable !== "plain";
-  return { stream, isTerminal: isTerminal && (stream !== stderr || canMoveCursor()) };
+  const isTty = (stream as { readonly isTTY?: boolean }).isTTY === true;
+  return { stream, isTerminal: isTty && variable !== "plain" && (stream !== stderr || canMoveCursor()) };
 }
 
 /** Whether escape sequences move the cursor: they do not on a dumb terminal and in the log of a CI service. */

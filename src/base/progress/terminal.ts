@@ -1,8 +1,9 @@
-/** Block of progress lines at the bottom of a terminal. */
+/** Block of progress lines at the bottom of a terminal. `task.ts` adds a source of lines for each task. */
 
 import { clearScreenDown, cursorTo, moveCursor } from "node:readline";
 import type { Writable } from "node:stream";
 import { encodeLine, standardStreams } from "../util/output.ts";
+import { getOrInsert } from "../util/values.ts";
 import { terminalColumns, fitted } from "./format.ts";
 import { hookWrites } from "./hook-writes.ts";
 
@@ -33,17 +34,17 @@ export class TerminalBlock {
   readonly #stream: Terminal;
   readonly #sources = new Set<BlockSource>();
   /** Lines on the screen. */
-  #drawn: readonly string[] = [];
+  #drawnLines: readonly string[] = [];
   /** Whether the block itself writes, so that the hooks ignore the write. */
   #isWriting = false;
   /** Whether the text above the block ends within a line, so that the block cannot be drawn below it. */
   #isLineOpen = false;
   /** Timer of the next drawing; null if none is due. */
-  #timer: NodeJS.Timeout | null = null;
+  #drawTimer: NodeJS.Timeout | null = null;
   /** Timer of the regular drawings; null while the block has no source. */
-  #tick: NodeJS.Timeout | null = null;
+  #tickTimer: NodeJS.Timeout | null = null;
   /** Functions that end the hooks on the streams. */
-  #unhook: (() => void)[] = [];
+  #unhooks: (() => void)[] = [];
 
   private constructor(stream: Writable) {
     this.#stream = stream;
@@ -51,11 +52,7 @@ export class TerminalBlock {
 
   /** Returns the block of a stream. */
   static of(stream: Writable): TerminalBlock {
-    const known = TerminalBlock.#byStream.get(stream);
-    if (known !== undefined) return known;
-    const block = new TerminalBlock(stream);
-    TerminalBlock.#byStream.set(stream, block);
-    return block;
+    return getOrInsert(TerminalBlock.#byStream, stream, () => new TerminalBlock(stream));
   }
 
   /** Adds the lines of a task to the block. */
@@ -74,12 +71,12 @@ export class TerminalBlock {
 
   /** Draws the block soon. */
   refresh(): void {
-    this.#timer ??= setTimeout(() => this.#draw(), DRAW_DELAY_MS).unref();
+    this.#drawTimer ??= setTimeout(() => this.#draw(), DRAW_DELAY_MS).unref();
   }
 
   /** Prints lines above the block, unshortened. */
   print(lines: readonly string[]): void {
-    this.#write(() => {
+    this.#writeTogether(() => {
       this.#erase();
       if (this.#isLineOpen) this.#stream.write("\n");
       this.#isLineOpen = false;
@@ -93,55 +90,56 @@ export class TerminalBlock {
     const { stdout, stderr } = standardStreams();
     const streams = this.#stream === stderr && stdout.isTTY ? [stderr, stdout] : [this.#stream];
     const before = () => {
-      if (!this.#isWriting) this.#write(() => this.#erase());
+      if (!this.#isWriting) this.#writeTogether(() => this.#erase());
     };
     const after = (endsLine: boolean) => {
       if (this.#isWriting) return;
       this.#isLineOpen = !endsLine;
       this.refresh();
     };
-    this.#unhook = streams.map((stream) => hookWrites(stream, { before, after }));
-    this.#tick = setInterval(() => this.refresh(), TICK_MS).unref();
+    this.#unhooks = streams.map((stream) => hookWrites(stream, { before, after }));
+    this.#tickTimer = setInterval(() => this.refresh(), TICK_MS).unref();
   }
 
   /** Ends the hooks and drawings, after the last source. */
   #close(): void {
-    for (const unhook of this.#unhook) unhook();
-    this.#unhook = [];
-    if (this.#tick !== null) clearInterval(this.#tick);
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#tick = null;
-    this.#timer = null;
+    for (const unhook of this.#unhooks) unhook();
+    this.#unhooks = [];
+    if (this.#tickTimer !== null) clearInterval(this.#tickTimer);
+    if (this.#drawTimer !== null) clearTimeout(this.#drawTimer);
+    this.#tickTimer = null;
+    this.#drawTimer = null;
   }
 
+  /** Draws the present lines now, unless other text above the block ends within a line. */
   #draw(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
+    if (this.#drawTimer !== null) clearTimeout(this.#drawTimer);
+    this.#drawTimer = null;
     if (this.#isLineOpen) return;
     const { columns = 80, rows = 24 } = this.#stream;
     const lines = [...this.#sources].flatMap((source) => source());
     // The last column stays free: some terminals wrap a line that fills it.
     const fitting = lines.slice(0, Math.max(1, rows - 1)).map((line) => fitted(line, Math.max(1, columns - 1)));
-    this.#write(() => {
+    this.#writeTogether(() => {
       this.#erase();
       this.#stream.write(fitting.map((line) => `${line}\n`).join(""));
-      this.#drawn = fitting;
+      this.#drawnLines = fitting;
     });
   }
 
   /** Erases the drawn lines, which take more rows than lines if the terminal became narrower since. */
   #erase(): void {
-    if (this.#drawn.length === 0) return;
+    if (this.#drawnLines.length === 0) return;
     const { columns = 80 } = this.#stream;
-    const rows = this.#drawn.reduce((sum, line) => sum + Math.max(1, Math.ceil(terminalColumns(line) / columns)), 0);
+    const rows = this.#drawnLines.reduce((sum, line) => sum + Math.max(1, Math.ceil(terminalColumns(line) / columns)), 0);
     moveCursor(this.#stream, 0, -rows);
     cursorTo(this.#stream, 0);
     clearScreenDown(this.#stream);
-    this.#drawn = [];
+    this.#drawnLines = [];
   }
 
-  /** Runs writes of the block itself, sent to the terminal together. */
-  #write(write: () => void): void {
+  /** Runs writes of the block itself, which the hooks ignore, and sends them to the terminal together. */
+  #writeTogether(write: () => void): void {
     this.#isWriting = true;
     this.#stream.cork();
     try {
