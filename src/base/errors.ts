@@ -111,7 +111,7 @@ export abstract class WhetstoneError extends Error {
     return typeof error === "object" && error !== null && MARK in error;
   }
 
-  /** Returns a form that is safe for files and HTTP responses: no stack, no headers, no keys. */
+  /** Returns the fields that are safe in files and HTTP responses: no stack, no headers, no keys. */
   toJSON(): {
     /** Name of the error's class. */
     name: string;
@@ -157,8 +157,8 @@ export class ConflictError extends WhetstoneError {
 }
 
 /**
- * The key of the request does not permit it: a session key on another route or for another session, or a session that is finished or at a
- * limit. The service answers 403.
+ * The key of the request does not permit the request: a session key on another route or for another session, or a session that is finished
+ * or at a limit. The service answers 403.
  */
 export class ForbiddenError extends WhetstoneError {
   readonly code = "E_FORBIDDEN";
@@ -246,19 +246,24 @@ export class NonFiniteError extends WhetstoneError {
   readonly code = "E_NON_FINITE";
 }
 
-/** The native binary of the embedded engine or store, or an optional package, cannot be loaded; the message has the command that repairs it. */
+/**
+ * The native binary of the embedded engine or store, or an optional package, cannot be loaded; the message has the command that repairs it.
+ */
 export class EngineMissingError extends WhetstoneError {
   readonly code = "E_ENGINE_MISSING";
 }
 
-/** An engine worker died and is being restarted, or the Postgres database cannot be reached. Always retryable. The service answers 503 with `Retry-After`. */
+/**
+ * An engine worker died and is being restarted, or the Postgres database cannot be reached. Always retryable. The service answers 503 with
+ * `Retry-After`.
+ */
 export class UnavailableError extends WhetstoneError {
   readonly code = "E_UNAVAILABLE";
 
   /**
-   * Creates the error of a worker that died; `retryable` is true.
+   * Creates the error of a worker or database that cannot answer now; `retryable` is true.
    *
-   * @param message - Text of the error: worker and time until it is restarted.
+   * @param message - Text of the error: the unavailable part and, if known, the time until it is back.
    * @param options - Cause and offending parameter.
    * @example
    * ```ts

@@ -29,7 +29,7 @@ export interface PolicyLoss {
 
 /**
  * Loss, always `Σ weights·L`. For each token, `n` is the new log-probability, `o` the log-probability at sampling time,
- * `ρ = exp(n − o)`, and `A` the advantage.
+ * `ρ = exp(n − o)`, `A` the advantage, and `sg` a stop-gradient.
  *
  * - `cross-entropy`: `L = −n`.
  * - `cispo`: `L = −sg(clip(ρ, 1 − epsilon, 1 + epsilonHigh))·A·n` (MiniMax-M1, arXiv:2506.13585).
