@@ -75,17 +75,22 @@ export interface SettingsOptions extends BrokerFlags {
   readonly set?: NamedValues;
 }
 
-/** Returns the settings of the flags on the command line, without the flags at their defaults. */
+/**
+ * Returns flag and value of each setting that a flag on the command line gives, by name of the setting. Flags at their defaults are left
+ * out.
+ */
 function flagValues(command: Command): Map<string, { readonly flag: string; readonly value: unknown }> {
-  const given = command.options.flatMap((option) => {
+  const flagsBySetting = command.options.flatMap((option) => {
     const key = option.attributeName();
     if (!(key in FLAGS) || command.getOptionValueSource(key) !== "cli") return [];
     const value: unknown = command.getOptionValue(key);
+    const flag = option.long ?? key;
     // `--curriculum` without a number: the settings of the curriculum keep their defaults.
-    const [name, setting] = key === "curriculum" && value === true ? ["curriculum", {}] : [FLAGS[key as keyof typeof FLAGS], value];
-    return [[name, { flag: option.long ?? key, value: setting }] as const];
+    const isBareCurriculum = key === "curriculum" && value === true;
+    const [setting, settingValue] = isBareCurriculum ? ["curriculum", {}] : [FLAGS[key as keyof typeof FLAGS], value];
+    return [[setting, { flag, value: settingValue }] as const];
   });
-  return new Map(given);
+  return new Map(flagsBySetting);
 }
 
 /**
@@ -102,7 +107,7 @@ export async function settingsOfCommand(command: Command): Promise<TrainSettings
       throw new ArgumentError(`\`${flag}\` and \`--set ${name}=…\` give the same setting; expected one of them`, { param: "--set" });
   }
   const fromFlags = Object.fromEntries([...flags].map(([name, { value }]) => [name, value]));
-  const file = config === undefined ? {} : await readSettingsFile(config);
-  const settings = withSettings(file, { ...fromFlags, ...set });
+  const fromFile = config === undefined ? {} : await readSettingsFile(config);
+  const settings = withSettings(fromFile, { ...fromFlags, ...set });
   return { ...settings, steps: settings.steps ?? STEPS };
 }

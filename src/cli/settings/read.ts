@@ -23,8 +23,8 @@ function describeInvalid(name: string, value: unknown): string {
 /** Returns the problem of a value of a setting; null if the setting accepts it. */
 export function problemOf(name: string, value: unknown): string | null {
   if (settingTypeOf(name) === undefined) return unknownSetting(name);
-  const found = schemaOf(name).safeParse(value);
-  return found.success ? null : firstProblem(found.error, value, name.split("."));
+  const { error } = schemaOf(name).safeParse(value);
+  return error === undefined ? null : firstProblem(error, value, name.split("."));
 }
 
 /** Describes the first problem of a value that a schema rejects; `prefix` is the path of the value among the settings. */
@@ -34,24 +34,24 @@ function firstProblem({ issues: [issue] }: z.ZodError, value: unknown, prefix: r
   if (issue.code === "unrecognized_keys") return unknownSetting([...path, issue.keys[0] ?? ""].join("."));
   // An element of a list is reported with its list.
   while (path.length > prefix.length && settingTypeOf(path.join(".")) === undefined) path.pop();
-  const got = path.slice(prefix.length).reduce<unknown>((inner, part) => (inner as Tree)[part], value);
-  return describeInvalid(path.join("."), got);
+  const rejected = path.slice(prefix.length).reduce<unknown>((container, part) => (container as Tree)[part], value);
+  return describeInvalid(path.join("."), rejected);
 }
 
 /**
- * Parses `name=value` and adds it to the settings before it. The value is JSON; if the setting does not accept the JSON, it is a text
- * without quotes.
+ * Parses `name=value` and adds the setting to the previous ones. The value is JSON; if the setting does not accept the JSON, the value is a
+ * text without quotes.
  *
  * @throws InvalidArgumentError for a name or value that the setting does not accept.
  */
-export function parseSetting(text: string, before: NamedValues = {}): NamedValues {
-  const [, name = text, written] = /^([^=]*)=(.*)$/su.exec(text) ?? [];
+export function parseSetting(text: string, previous: NamedValues = {}): NamedValues {
+  const [, name = text, valueText] = /^([^=]*)=(.*)$/su.exec(text) ?? [];
   if (settingTypeOf(name) === undefined) throw new InvalidArgumentError(capitalized(unknownSetting(name)));
-  if (written === undefined) throw new InvalidArgumentError("Expected name=value, such as train.learningRate=1e-4");
-  const parsed = parseJson(written);
-  const value = parsed === undefined || problemOf(name, parsed) !== null ? written : parsed;
-  if (problemOf(name, value) === null) return { ...before, [name]: value };
-  throw new InvalidArgumentError(capitalized(problemOf(name, parsed ?? written) ?? ""));
+  if (valueText === undefined) throw new InvalidArgumentError("Expected name=value, such as train.learningRate=1e-4");
+  const json = parseJson(valueText);
+  const value = json === undefined || problemOf(name, json) !== null ? valueText : json;
+  if (problemOf(name, value) === null) return { ...previous, [name]: value };
+  throw new InvalidArgumentError(capitalized(problemOf(name, json ?? valueText) ?? ""));
 }
 
 /** Returns a text with a capital first letter. */
@@ -59,13 +59,17 @@ function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Sets the value at a path of a tree. An object is merged into the one that is there. */
-function put(tree: Tree, [name = "", ...rest]: readonly string[], value: unknown): void {
-  const before = Object.hasOwn(tree, name) ? tree[name] : undefined;
-  const inner = isRecord(before) ? before : {};
-  if (rest.length > 0) put(inner, rest, value);
-  else if (isRecord(value)) for (const [key, each] of Object.entries(value)) put(inner, [key], each);
-  tree[name] = rest.length > 0 || isRecord(value) ? inner : value;
+/** Sets the value at a path of a tree. An object is merged into the object that is there. */
+function put(tree: Tree, [name = "", ...remainingPath]: readonly string[], value: unknown): void {
+  if (remainingPath.length === 0 && !isRecord(value)) {
+    tree[name] = value;
+    return;
+  }
+  const present = Object.hasOwn(tree, name) ? tree[name] : undefined;
+  const subtree = isRecord(present) ? present : {};
+  tree[name] = subtree;
+  if (remainingPath.length > 0) put(subtree, remainingPath, value);
+  else for (const [key, member] of Object.entries(value as Tree)) put(subtree, [key], member);
 }
 
 /**
@@ -93,9 +97,9 @@ export function withSettings(settings: NamedValues, values: NamedValues): TrainS
   // Without a prototype, so that every name of a file is a key like any other.
   const tree = Object.create(null) as Tree;
   for (const source of [settings, values]) for (const [name, value] of Object.entries(source)) put(tree, name.split("."), value);
-  const found = trainSettings.safeParse(tree);
-  if (found.success) return found.data;
-  throw new ConfigError(capitalized(firstProblem(found.error, tree)), { param: "--set" });
+  const result = trainSettings.safeParse(tree);
+  if (result.success) return result.data;
+  throw new ConfigError(capitalized(firstProblem(result.error, tree)), { param: "--set" });
 }
 
 /**
@@ -105,7 +109,7 @@ export function withSettings(settings: NamedValues, values: NamedValues): TrainS
  */
 export async function readSettingsFile(path: string): Promise<NamedValues> {
   const { $schema: _, ...settings } = await readJsonObject(path, "--config");
-  const problem = Object.entries(settings).flatMap(([name, value]) => problemOf(name, value) ?? [])[0];
+  const [problem] = Object.entries(settings).flatMap(([name, value]) => problemOf(name, value) ?? []);
   if (problem !== undefined) throw new ConfigError(`${path}: ${problem}`, { param: "--config" });
   return settings;
 }

@@ -1,3 +1,4 @@
+/** Start of a training run for `whetstone train` and for each run of `whetstone sweep`. */
 import type { Model } from "../../library/client/index.ts";
 import type { Environment, RolloutBroker } from "../../library/environment/index.ts";
 import { trainRl, type Tracker, type TrainingRun } from "../../training/train/index.ts";
@@ -21,6 +22,6 @@ export async function startRun(
   { base = "whetstone-tiny", loraRank, workers, ...settings }: TrainSettings & { readonly steps: number },
 ): Promise<TrainingRun> {
   const model: Model = await openModel(connected, name, base, loraRank);
-  const assigned = workers === true ? (broker ?? true) : workers;
-  return trainRl({ ...settings, ...subject, workers: assigned, model, signal: connected.signal });
+  const workersOption = workers === true ? (broker ?? true) : workers;
+  return trainRl({ ...settings, ...subject, workers: workersOption, model, signal: connected.signal });
 }

@@ -1,5 +1,6 @@
 /** Settings of `whetstone train` and `whetstone sweep`: their names, types and descriptions. */
 import { z } from "zod";
+import { itemAt } from "../../base/util/values.ts";
 import { rlSettings } from "../../training/train/settings.ts";
 
 /** Schema of the settings of a run: the model that it creates, and the settings of `trainRl`. */
@@ -23,37 +24,41 @@ export function editorSchema(schema: z.ZodType): z.core.JSONSchema.BaseSchema {
 }
 
 /** Part of a JSON schema. */
-type Node = z.core.JSONSchema.BaseSchema;
+type SchemaNode = z.core.JSONSchema.BaseSchema;
 
 /** A setting: its type and its description. */
 export interface SettingType {
-  readonly schema: Node;
+  readonly schema: SchemaNode;
   readonly description: string;
 }
 
 /** Returns the part of a schema that describes other values than null. */
-function withoutNull({ anyOf, type, ...schema }: Node): Node {
-  const other = anyOf?.find((each) => (each as Node).type !== "null") as Node | undefined;
-  if (other !== undefined) return { ...schema, ...other };
-  const [only = type] = Array.isArray(type) ? (type as string[]).filter((each) => each !== "null") : [type];
-  return { ...schema, type: only } as Node;
+function withoutNull({ anyOf, type, ...schema }: SchemaNode): SchemaNode {
+  const alternative = anyOf?.find((each) => (each as SchemaNode).type !== "null") as SchemaNode | undefined;
+  if (alternative !== undefined) return { ...schema, ...alternative };
+  const [otherType = type] = Array.isArray(type) ? (type as string[]).filter((each) => each !== "null") : [type];
+  return { ...schema, type: otherType } as SchemaNode;
 }
 
-/** Adds the members of an object schema to `found`, with the members of their objects. */
-function collect(schema: Node, prefix: string, found: Map<string, SettingType>): void {
+/**
+ * Adds the members of an object schema to `settings`, with the members of their objects.
+ *
+ * @param prefix - Path of the object, ended by a dot.
+ */
+function collect(schema: SchemaNode, prefix: string, settings: Map<string, SettingType>): void {
   for (const [name, property] of Object.entries(schema.properties ?? {})) {
     const path = `${prefix}${name}`;
-    const inner = withoutNull(property as Node);
-    found.set(path, { schema: inner, description: inner.description ?? "" });
-    collect(inner, `${path}.`, found);
+    const member = withoutNull(property as SchemaNode);
+    settings.set(path, { schema: member, description: member.description ?? "" });
+    collect(member, `${path}.`, settings);
   }
 }
 
 /** All settings by name, `train.learningRate` for a member of an object, in the order of the schema. */
 export const SETTINGS: ReadonlyMap<string, SettingType> = (() => {
-  const found = new Map<string, SettingType>();
-  collect(editorSchema(trainSettings), "", found);
-  return found;
+  const settings = new Map<string, SettingType>();
+  collect(editorSchema(trainSettings), "", settings);
+  return settings;
 })();
 
 /** Returns the schema of one setting; any JSON for a member of an object that accepts any members. */
@@ -77,24 +82,25 @@ function isOpen({ schema }: SettingType): boolean {
  * `chatTemplateKwargs`, have no schema.
  */
 export function settingTypeOf(name: string): SettingType | undefined {
-  const found = SETTINGS.get(name);
-  if (found !== undefined) return found;
-  const [head = "", ...rest] = name.split(".");
-  const parent = SETTINGS.get(head);
-  return parent !== undefined && isOpen(parent) && rest.length > 0 && !rest.includes("") ? { schema: {}, description: "" } : undefined;
+  const setting = SETTINGS.get(name);
+  if (setting !== undefined) return setting;
+  const [parentName = "", ...memberPath] = name.split(".");
+  const parent = SETTINGS.get(parentName);
+  if (parent === undefined || !isOpen(parent)) return undefined;
+  return memberPath.length > 0 && !memberPath.includes("") ? { schema: {}, description: "" } : undefined;
 }
 
 /** Returns the type of a setting in words: `a number of at least 0`. */
 export function expectationOf({
   type,
-  const: only,
-  enum: values = only === undefined ? undefined : [only],
+  const: onlyValue,
+  enum: values = onlyValue === undefined ? undefined : [onlyValue],
   minimum,
   exclusiveMinimum,
   maximum,
   exclusiveMaximum,
   items,
-}: Node): string {
+}: SchemaNode): string {
   if (values !== undefined) return values.map((value) => JSON.stringify(value)).join(" or ");
   switch (type) {
     case "boolean":
@@ -102,7 +108,7 @@ export function expectationOf({
     case "string":
       return "a text";
     case "array":
-      return `a list, each ${expectationOf(items as Node)}`;
+      return `a list, each ${expectationOf(items as SchemaNode)}`;
     case "integer":
     case "number": {
       // An integer without bounds has the bounds of safe integers in its JSON schema; they are not worth naming.
@@ -130,14 +136,19 @@ const MAX_DISTANCE = 0.34;
 
 /** Returns the number of inserted, deleted or replaced characters between two texts (Levenshtein distance). */
 function distance(a: string, b: string): number {
+  // Element `j` of the row of `i` is the distance between the first `i` characters of `a` and the first `j` of `b`.
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 0; i < a.length; i++) {
-    const next = [i + 1];
-    for (let j = 0; j < b.length; j++)
-      next.push(Math.min((row[j] as number) + Number(a[i] !== b[j]), (row[j + 1] as number) + 1, (next[j] as number) + 1));
-    row = next;
+    const nextRow = [i + 1];
+    for (let j = 0; j < b.length; j++) {
+      const replaced = itemAt(row, j) + Number(a[i] !== b[j]);
+      const deleted = itemAt(row, j + 1) + 1;
+      const inserted = itemAt(nextRow, j) + 1;
+      nextRow.push(Math.min(replaced, deleted, inserted));
+    }
+    row = nextRow;
   }
-  return row[b.length] as number;
+  return itemAt(row, b.length);
 }
 
 /** Returns a name without the characters in which spellings differ: `kl_penalty_coef` and `klPenaltyCoef` are equal. */
@@ -147,19 +158,19 @@ function plain(name: string): string {
 
 /** Returns the message that a setting does not exist, with the most similar names. */
 export function unknownSetting(name: string): string {
-  const wanted = plain(name);
+  const plainName = plain(name);
   const candidates = [...SETTINGS.keys()]
     .map((path) => {
       // A name without its object, `klPenaltyCoef`, is nearest to the member of this name.
       const forms = [path, path.slice(path.lastIndexOf(".") + 1)];
-      return { path, far: Math.min(...forms.map((form) => distance(wanted, plain(form)))) };
+      return { path, edits: Math.min(...forms.map((form) => distance(plainName, plain(form)))) };
     })
-    .filter(({ far }) => far <= MAX_DISTANCE * wanted.length)
-    .sort((a, b) => a.far - b.far);
-  const best = candidates.filter(({ far }) => far === candidates[0]?.far).slice(0, MAX_SUGGESTED);
+    .filter(({ edits }) => edits <= MAX_DISTANCE * plainName.length)
+    .sort((a, b) => a.edits - b.edits);
+  const nearest = candidates.filter(({ edits }) => edits === candidates[0]?.edits).slice(0, MAX_SUGGESTED);
   const hint =
-    best.length === 0
+    nearest.length === 0
       ? "docs/reference/configuration.md lists the settings"
-      : `did you mean ${best.map(({ path }) => `\`${path}\``).join(" or ")}?`;
+      : `did you mean ${nearest.map(({ path }) => `\`${path}\``).join(" or ")}?`;
   return `unknown setting \`${name}\`; ${hint}`;
 }

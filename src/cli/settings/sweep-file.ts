@@ -38,21 +38,21 @@ function problemIn(file: Readonly<Record<string, unknown>>): string | null {
   const { grid, list } = file as { readonly grid?: unknown; readonly list?: unknown };
   if ((grid === undefined) === (list === undefined)) return "expected either `grid` or `list`";
   const members = (value: unknown) => (isRecord(value) ? Object.entries(value) : []);
-  const values = [
-    ...members(grid).flatMap(([name, each]) => (Array.isArray(each) ? each.map((value: unknown) => [name, value] as const) : [])),
-    ...(Array.isArray(list) ? list.flatMap(members) : []),
-  ];
-  for (const [name, value] of values) {
+  const gridValues = members(grid).flatMap(([name, values]) =>
+    Array.isArray(values) ? values.map((value: unknown) => [name, value] as const) : [],
+  );
+  const listValues = Array.isArray(list) ? list.flatMap(members) : [];
+  for (const [name, value] of [...gridValues, ...listValues]) {
     if (name === "seed") return "expected the seeds in `seeds`, got the setting `seed`";
     const problem = problemOf(name, value);
     if (problem !== null) return problem;
   }
-  const found = sweepFile.safeParse(file);
-  if (found.success) return null;
-  const [issue] = found.error.issues;
-  const at = issue?.path.join(".") ?? "";
+  const result = sweepFile.safeParse(file);
+  if (result.success) return null;
+  const [issue] = result.error.issues;
+  const path = issue?.path.join(".") ?? "";
   if (issue?.code === "unrecognized_keys") return `expected only \`grid\` or \`list\`, and \`seeds\`; got \`${issue.keys[0]}\``;
-  return `\`${at}\`: ${issue?.message}`;
+  return `\`${path}\`: ${issue?.message}`;
 }
 
 /**
