@@ -1,3 +1,4 @@
+/** Results of the checks of `whetstone doctor`. */
 import { messageOf } from "../../base/util/values.ts";
 
 /** Result of one check of the installation or the service. */

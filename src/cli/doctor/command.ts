@@ -1,3 +1,4 @@
+/** Command `whetstone doctor`: runs all checks and prints a line per result, with remedies. */
 import { Command, Option } from "commander";
 import { DEVICE_CHOICES, type DeviceChoice } from "../../engine/engine-info.ts";
 import { defaultDataDirectory } from "../../service/disk/data-directory.ts";
@@ -18,11 +19,13 @@ export function doctorCommand(): Command {
     .action(run);
 }
 
+/** Options of the command. */
 interface DoctorOptions extends OutputOptions {
   readonly dataDir?: string;
   readonly device?: DeviceChoice;
 }
 
+/** Runs the command. */
 async function run({ dataDir = defaultDataDirectory(), device, ...options }: DoctorOptions): Promise<void> {
   const { version, engines } = await readPackage();
   const checks = [
@@ -37,6 +40,7 @@ async function run({ dataDir = defaultDataDirectory(), device, ...options }: Doc
   if (!ok) process.exitCode = EXIT_FAILURE;
 }
 
+/** Returns a check as lines: its result, and its remedy. */
 function describe({ name, status, message, remedy }: Check): string[] {
   return [`${status}  ${name}: ${message}`, ...(remedy === null ? [] : [`      ${remedy}`])];
 }

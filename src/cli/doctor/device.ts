@@ -28,8 +28,8 @@ async function open({ device, ...options }: ReturnType<typeof chooseDevice>): Pr
     if (device === "auto" && WhetstoneError.isInstance(error) && error.code === "E_ENGINE") return error;
     throw error;
   });
-  const onProcessor = "models of more than 16 M weights run on the processor";
-  if (engine instanceof Error) return problem("warn", "device", `${onProcessor}: ${engine.message}`, REMEDY);
+  const consequence = "models of more than 16 M weights run on the processor";
+  if (engine instanceof Error) return problem("warn", "device", `${consequence}: ${engine.message}`, REMEDY);
   const info = first(engine.devices!());
   await engine.close();
   const name = info.adapter ?? "an adapter whose name the system does not report";
@@ -37,7 +37,7 @@ async function open({ device, ...options }: ReturnType<typeof chooseDevice>): Pr
     return problem(
       "warn",
       "device",
-      `${onProcessor}: ${name} computes on the processor`,
+      `${consequence}: ${name} computes on the processor`,
       `${driverRemedy()}, or select the device "webgpu" to use this adapter`,
     );
   return pass("device", `WebGPU computes on ${name}, with weights in ${options.weightPrecision}`);

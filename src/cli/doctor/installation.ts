@@ -1,9 +1,10 @@
 /** Checks of Node, the native packages and the data directory. */
 import { constants } from "node:fs";
-import { access, stat, statfs } from "node:fs/promises";
+import { access, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { dataDirectoryAt, readServiceFile } from "../../service/disk/data-directory.ts";
 import { loadSqlite, lockFile } from "../../service/store/connection.ts";
+import { pathExists } from "../../base/util/file-system-error.ts";
 import { formatBytes } from "../../base/util/units.ts";
 import { type Check, guarded, pass, problem } from "./check.ts";
 
@@ -37,26 +38,22 @@ export function checkNativePackages(): Promise<Check[]> {
 }
 
 /** Returns the path itself, or its nearest ancestor that exists. */
-async function existing(path: string): Promise<string> {
-  const doesExist = await stat(path).then(
-    () => true,
-    () => false,
-  );
-  return doesExist || dirname(path) === path ? path : existing(dirname(path));
+async function nearestExisting(path: string): Promise<string> {
+  return (await pathExists(path)) || dirname(path) === path ? path : nearestExisting(dirname(path));
 }
 
 /** Checks that a data directory can be written, has space, and is not locked by a process without a service. Creates nothing. */
 export async function checkDataDirectory(root: string): Promise<Check[]> {
   const directory = dataDirectoryAt(root);
-  const place = await existing(directory.root);
-  const isNew = place !== directory.root;
-  const remedy = `Make ${place} writable, or set WHETSTONE_HOME to another directory`;
+  const existing = await nearestExisting(directory.root);
+  const isNew = existing !== directory.root;
+  const remedy = `Make ${existing} writable, or set WHETSTONE_HOME to another directory`;
   const writable = await guarded("data directory", remedy, async () => {
-    await access(place, constants.W_OK | constants.X_OK);
+    await access(existing, constants.W_OK | constants.X_OK);
     return pass("data directory", isNew ? `${directory.root} does not exist yet and can be created` : directory.root);
   });
   const space = await guarded("disk space", "Set WHETSTONE_HOME to a directory of another file system", async () => {
-    const { bavail, bsize } = await statfs(place);
+    const { bavail, bsize } = await statfs(existing);
     const free = bavail * bsize;
     const text = `${formatBytes(free)} free`;
     const cleaning = "Free disk space; `whetstone clean` lists what can be deleted";
@@ -66,11 +63,12 @@ export async function checkDataDirectory(root: string): Promise<Check[]> {
   return [writable, space, ...(isNew ? [] : [await checkLock(directory.root)])];
 }
 
-/** Checks who holds the lock of a data directory. */
+/** Checks whether a service holds the lock of a data directory. */
 async function checkLock(root: string): Promise<Check> {
   const path = join(root, "service.lock");
   return guarded("lock", "Check the permissions of service.lock", async () => {
-    const release = (await existing(path)) === path ? await lockFile(path) : () => undefined;
+    // Null if another process holds the lock. A lock file that does not exist is not created.
+    const release = (await pathExists(path)) ? await lockFile(path) : () => undefined;
     const service = await readServiceFile(join(root, "service.json"));
     if (release !== null) {
       release();

@@ -25,14 +25,14 @@ async function findTarget(root: string): Promise<Target | null> {
   const configured = process.env["WHETSTONE_BASE_URL"]?.trim() ?? "";
   const url = configured === "" ? (await readServiceFile(directory.serviceFile))?.url : configured;
   if (url === undefined) return null;
-  const key = process.env["WHETSTONE_API_KEY"]?.trim() ?? "";
-  return {
+  const address = {
     url: url.replace(/\/+$/u, "").replace(/\/v1$/u, ""),
     source: configured === "" ? directory.serviceFile : "WHETSTONE_BASE_URL",
-    ...(key === "" && configured === ""
-      ? { key: (await readFile(directory.keyFile, "utf8").catch(() => "")).trim(), keySource: directory.keyFile }
-      : { key, keySource: "WHETSTONE_API_KEY" }),
   };
+  const key = process.env["WHETSTONE_API_KEY"]?.trim() ?? "";
+  if (key !== "" || configured !== "") return { ...address, key, keySource: "WHETSTONE_API_KEY" };
+  const fileKey = await readFile(directory.keyFile, "utf8").catch(() => "");
+  return { ...address, key: fileKey.trim(), keySource: directory.keyFile };
 }
 
 /** Status and body of a response; the body is null if it is not JSON. */
@@ -41,6 +41,7 @@ interface Answer {
   readonly body: unknown;
 }
 
+/** Sends a GET request. @param key - API key. @default no key */
 async function get(url: string, key?: string): Promise<Answer> {
   const { request } = await import("undici");
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
@@ -69,6 +70,7 @@ function unreachable({ url, source }: Target, error: unknown): Check {
   return problem("warn", "service", message, "Nothing to do if it was killed: the next service on the data directory replaces the file");
 }
 
+/** Checks the health report of the service. */
 function checkHealth({ url }: Target, { body }: Answer): Check {
   const report = healthReport.safeParse(body);
   if (!report.success) {
@@ -82,6 +84,7 @@ function checkHealth({ url }: Target, { body }: Answer): Check {
   return problem(status === "unavailable" ? "fail" : "warn", "service", `${url} is ${status}: ${reason}`, remedy);
 }
 
+/** Checks that the service accepts the key. */
 function checkKey({ url, key, keySource }: Target): Promise<Check> {
   return guarded("key", "Read the service's log", async () => {
     if (key === "") return problem("fail", "key", `there is no key in ${keySource}`, "Set WHETSTONE_API_KEY to the key of the service");
@@ -92,6 +95,7 @@ function checkKey({ url, key, keySource }: Target): Promise<Check> {
   });
 }
 
+/** Checks that the service has the version of this package. */
 function checkVersion({ url }: Target, version: string): Promise<Check> {
   return guarded("version", "Check that the address is of this package's service", async () => {
     const { body } = await get(`${url}/openapi.json`);
