@@ -1,3 +1,7 @@
+/**
+ * Parsers of arguments and options that several commands share. Their messages follow the name of the option in the output of commander.
+ */
+
 import { InvalidArgumentError } from "commander";
 import type { JsonObject } from "../base/schema/index.ts";
 import { parseBytes } from "../base/util/units.ts";
@@ -34,9 +38,9 @@ export function parseSize(text: string): number {
   return bytes;
 }
 
-/** Adds a value of a repeatable option to the values before it. */
-export function collected(text: string, before: readonly string[]): string[] {
-  return [...before, text];
+/** Adds a value of a repeatable option to its previous values. */
+export function collected(text: string, previous: readonly string[]): string[] {
+  return [...previous, text];
 }
 
 /** Parses `project/name`, or `name` in the project `default`. */

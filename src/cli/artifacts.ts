@@ -1,3 +1,4 @@
+/** Command `whetstone artifacts`: artifact versions of a service. */
 import { Command } from "commander";
 import type { ArtifactFileInfo, ArtifactSummary } from "../library/client/index.ts";
 import { formatBytes } from "../base/util/units.ts";
@@ -8,6 +9,7 @@ import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, fields, table } from "./table.ts";
 import { formatTime } from "./time.ts";
 
+/** Columns of the list of versions. */
 const COLUMNS: readonly TableColumn<ArtifactSummary>[] = [
   { title: "ARTIFACT", cell: ({ url }) => url, isWhole: true },
   { title: "STATE", cell: ({ state }) => state },
@@ -16,6 +18,7 @@ const COLUMNS: readonly TableColumn<ArtifactSummary>[] = [
   { title: "CREATED", cell: ({ createdAt }) => formatTime(createdAt) },
 ];
 
+/** Columns of the files of a version. */
 const FILE_COLUMNS: readonly TableColumn<ArtifactFileInfo>[] = [
   { title: "FILE", cell: ({ path }) => path },
   { title: "SIZE", cell: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
@@ -38,6 +41,7 @@ export function artifactsCommand(): Command {
   return command.addCommand(addConfirmation(remove).action(deleteArtifact));
 }
 
+/** Options of `artifacts list`. */
 interface ListOptions extends OutputOptions {
   readonly project?: string;
   readonly name?: string;

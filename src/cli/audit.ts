@@ -1,3 +1,4 @@
+/** Command `whetstone audit`: records of a service's audit log. */
 import type { Command } from "commander";
 import type { AuditRecord } from "../library/client/index.ts";
 import { integer } from "./arguments.ts";
@@ -6,6 +7,7 @@ import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, table } from "./table.ts";
 import { formatTime } from "./time.ts";
 
+/** Columns of the list. */
 const COLUMNS: readonly TableColumn<AuditRecord>[] = [
   { title: "TIME", cell: ({ createdAt }) => formatTime(createdAt) },
   { title: "ENTITY", cell: ({ entity }) => entity },
@@ -15,6 +17,7 @@ const COLUMNS: readonly TableColumn<AuditRecord>[] = [
   { title: "STATUS", cell: ({ status }) => String(status ?? "unknown"), align: "right" },
 ];
 
+/** Options of the command. */
 interface AuditOptions extends OutputOptions {
   readonly action?: string;
   readonly entity?: string;

@@ -1,8 +1,10 @@
+/** Commands `whetstone backup` and `whetstone restore`. Both work on the data directory itself; no service has to run. */
 import { Command } from "commander";
 import type { CopyResult } from "../service/stored-files/copying.ts";
 import { formatBytes } from "../base/util/units.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
+/** Options that both commands have. */
 interface DirectoryOptions extends OutputOptions {
   readonly dataDir?: string;
   readonly storage?: string;

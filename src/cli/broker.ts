@@ -43,8 +43,10 @@ export async function brokerOf({ redis, queue }: BrokerFlags): Promise<RolloutBr
  * @throws ConfigError `E_CONFIG` for an address that is not one of Redis, or an invalid name of a queue.
  */
 export async function brokerOfRun(flags: BrokerFlags, workers: boolean | undefined): Promise<RolloutBroker | undefined> {
-  const [given] = Object.entries({ "--redis": flags.redis, "--queue": flags.queue }).filter(([, value]) => value !== undefined);
-  if (given !== undefined && workers !== true)
-    throw new ArgumentError(`\`${given[0]}\` has no effect without workers; add \`--workers\``, { param: given[0] });
+  const options = { "--redis": flags.redis, "--queue": flags.queue };
+  for (const [option, value] of Object.entries(options)) {
+    if (value !== undefined && workers !== true)
+      throw new ArgumentError(`\`${option}\` has no effect without workers; add \`--workers\``, { param: option });
+  }
   return brokerOf(flags);
 }

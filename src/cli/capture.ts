@@ -1,3 +1,4 @@
+/** Command `whetstone capture`: runs any program as an agent, and records what it samples as a trajectory. */
 import { Command, Option } from "commander";
 import { agentLogs, runAgentProcess } from "../library/capture/process.ts";
 import { capture } from "../library/capture/index.ts";
@@ -8,6 +9,7 @@ import { BASE_FORMS, jsonObjectArgument, nonNegative, TEMPLATE_KWARGS_DESCRIPTIO
 import { addDataDir, basePolicy, trainedPolicy, withService } from "./connected.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
+/** Options of the command. */
 interface CaptureCommandOptions extends OutputOptions {
   readonly model?: string;
   readonly base?: string;
@@ -39,6 +41,7 @@ export function captureCommand(): Command {
     .action(captureAgent);
 }
 
+/** Runs the command: the agent samples through a session, from which the trajectory is read. */
 async function captureAgent(this: Command, command: readonly string[], options: CaptureCommandOptions): Promise<void> {
   const { model, base, out, reward, temperature, chatTemplateKwargs, timeout } = options;
   if (model === undefined && base === undefined)
@@ -54,8 +57,10 @@ async function captureAgent(this: Command, command: readonly string[], options: 
       ...(timeout === undefined ? {} : { timeoutMs: 1000 * timeout }),
       run: async (session, { signal: sessionSignal }) => {
         // With `--json`, standard output contains only the result.
-        const relay = (name: "stdout" | "stderr", text: string) =>
-          void (name === "stdout" && options.json !== true ? process.stdout : process.stderr).write(text);
+        const relay = (name: "stdout" | "stderr", text: string) => {
+          const stream = name === "stdout" && options.json !== true ? process.stdout : process.stderr;
+          stream.write(text);
+        };
         const { ended, score } = await runAgentProcess({ command, reward }, session, { signal: sessionSignal, relay });
         agentOutput = agentLogs(ended);
         return score;
@@ -65,8 +70,8 @@ async function captureAgent(this: Command, command: readonly string[], options: 
     await writeTrajectories(out, [trajectory], { signal });
     const { choices } = trajectory;
     const tokens = choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
-    printResult(options, { out, reward: trajectory.reward, turns: choices.length, tokens }, function* () {
-      yield `${out}: turns ${choices.length}, sampled tokens ${tokens}, reward ${trajectory.reward}`;
-    });
+    printResult(options, { out, reward: trajectory.reward, turns: choices.length, tokens }, ({ reward: score, turns }) => [
+      `${out}: turns ${turns}, sampled tokens ${tokens}, reward ${score}`,
+    ]);
   });
 }

@@ -1,3 +1,4 @@
+/** One turn of `whetstone chat`: streams an answer to standard output and returns it for the conversation. */
 import type { ChatCompletionRequest, LogprobEntry, RequestMessage, ToolCall } from "../base/schema/index.ts";
 import { logLine, printLine, printText } from "../base/util/output.ts";
 import type { Connected } from "./connected.ts";
@@ -27,7 +28,9 @@ export interface ChatTurn {
  * @returns the message, for the conversation.
  */
 export async function printAnswer({ service, signal }: Connected, { settings, messages, isJson }: ChatTurn): Promise<TurnAnswer> {
-  let [content, finishReason] = ["", null as string | null];
+  let content = "";
+  let finishReason: string | null = null;
+  /** Tool calls, of which the parts received so far are joined. */
   const calls: { id: string; type: "function"; function: { name: string; arguments: string } }[] = [];
   const logprobs: LogprobEntry[] = [];
   for await (const chunk of service.chat.completions.create({ ...settings, messages: [...messages], stream: true }, { signal })) {
@@ -38,7 +41,8 @@ export async function printAnswer({ service, signal }: Connected, { settings, me
     if (!isJson) printText((delta.reasoning ?? "") + (delta.content ?? ""));
     content += delta.content ?? "";
     for (const { index, id, function: part } of delta.tool_calls ?? []) {
-      const call = (calls[index] ??= { id: "", type: "function", function: { name: "", arguments: "" } });
+      calls[index] ??= { id: "", type: "function", function: { name: "", arguments: "" } };
+      const call = calls[index];
       call.id += id ?? "";
       call.function.name += part?.name ?? "";
       call.function.arguments += part?.arguments ?? "";
@@ -63,16 +67,17 @@ export function describeCall({ function: { name, arguments: text } }: ToolCall):
 /** Formats the probability of a log-probability in percent. */
 const percent = (logprob: number): string => `${(100 * Math.exp(logprob)).toFixed(1)} %`;
 
+/** Columns of the sampled tokens. */
 const LOGPROB_COLUMNS = [
   { title: "TOKEN", cell: ({ token }: LogprobEntry) => JSON.stringify(token) },
   { title: "LOGPROB", cell: ({ logprob }: LogprobEntry) => logprob.toFixed(4), align: "right" },
   { title: "PROBABILITY", cell: ({ logprob }: LogprobEntry) => percent(logprob), align: "right" },
   {
     title: "ALTERNATIVES",
-    cell: ({ token, top_logprobs: all }: LogprobEntry) =>
-      all
-        .filter((other) => other.token !== token)
-        .map((other) => `${JSON.stringify(other.token)} ${percent(other.logprob)}`)
+    cell: ({ token, top_logprobs: alternatives }: LogprobEntry) =>
+      alternatives
+        .filter((alternative) => alternative.token !== token)
+        .map((alternative) => `${JSON.stringify(alternative.token)} ${percent(alternative.logprob)}`)
         .join("  "),
   },
 ] as const;

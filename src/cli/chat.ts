@@ -1,3 +1,4 @@
+/** Command `whetstone chat`: a conversation on a terminal, or a single message. */
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline/promises";
 import { text } from "node:stream/consumers";
@@ -16,6 +17,7 @@ import type { OutputOptions } from "./output.ts";
 /** Max value of `top_logprobs` in a chat request. */
 const MAX_ALTERNATIVES = 20;
 
+/** Options of the command. */
 interface ChatOptions extends OutputOptions {
   readonly base?: string;
   readonly system?: string;
@@ -42,13 +44,17 @@ export function chatCommand(): Command {
     .action(chat);
 }
 
+/** Parses the number of alternatives of `--logprobs`. */
 function parseAlternatives(value: string): number {
   const count = integer(0)(value);
   if (count > MAX_ALTERNATIVES) throw new InvalidArgumentError(`Expected at most ${MAX_ALTERNATIVES} alternatives.`);
   return count;
 }
 
-/** Returns base model, name of a trained model and message. With `--base` the first argument is the message, else the model. */
+/**
+ * Returns base model, name of a model and message. With `--base` the first argument is the message; without it, the first is the model,
+ * which may be a base model too, and the second the message.
+ */
 function argumentsOf(command: Command, first: string | undefined, second: string | undefined, base: string | undefined) {
   if (base !== undefined && second !== undefined) command.error("error: expected a model or --base <model>, got both", { exitCode: 2 });
   if (base !== undefined) return { base, name: null, message: first };
@@ -56,6 +62,7 @@ function argumentsOf(command: Command, first: string | undefined, second: string
   return { base: null, name: first, message: second };
 }
 
+/** Runs the command: reads arguments and files, then sends one message or starts a conversation. */
 async function chat(this: Command, first: string | undefined, second: string | undefined, options: ChatOptions): Promise<void> {
   const { base, name, message } = argumentsOf(this, first, second, options.base);
   const tools = options.tools === undefined ? undefined : await readTools(options.tools);
@@ -105,8 +112,8 @@ async function readTools(path: string): Promise<RequestTool[]> {
 /**
  * Answers the lines that a user enters until the end of the input. After an answer with tool calls, the next line per call is its result.
  */
-async function converse(connected: Connected, { messages: start, ...options }: ChatTurn): Promise<void> {
-  const messages = [...start];
+async function converse(connected: Connected, { messages: initialMessages, ...options }: ChatTurn): Promise<void> {
+  const messages = [...initialMessages];
   const lines = createInterface({ input: process.stdin, output: process.stderr, prompt: "> " });
   // Ctrl-C in a dialog does not reach the process; it is sent on, so that the command stops as without a dialog.
   lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));
@@ -116,18 +123,18 @@ async function converse(connected: Connected, { messages: start, ...options }: C
     lines.prompt();
   };
   /** Tool calls of the last answer without a result. */
-  let pending: { readonly id: string; readonly text: string }[] = [];
+  let pendingCalls: { readonly id: string; readonly text: string }[] = [];
   prompt("> ");
   for await (const line of lines) {
-    const [call, ...others] = pending;
-    pending = others;
+    const call = pendingCalls.shift();
     messages.push(call === undefined ? { role: "user", content: line } : { role: "tool", tool_call_id: call.id, content: line });
-    if (pending.length === 0) {
+    if (pendingCalls.length === 0) {
       const answer = await printAnswer(connected, { messages, ...options });
       messages.push(answer);
-      pending = (answer.tool_calls ?? []).map((each) => ({ id: each.id ?? "", text: describeCall(each) }));
+      pendingCalls = (answer.tool_calls ?? []).map((toolCall) => ({ id: toolCall.id ?? "", text: describeCall(toolCall) }));
     }
-    prompt(pending[0] === undefined ? "> " : `result of ${pending[0].text} > `);
+    const [nextCall] = pendingCalls;
+    prompt(nextCall === undefined ? "> " : `result of ${nextCall.text} > `);
   }
   connected.signal.throwIfAborted();
 }

@@ -1,3 +1,4 @@
+/** Command `whetstone checkpoints`: checkpoints of one model. */
 import { Command, InvalidArgumentError } from "commander";
 import type { ModelCheckpoint } from "../library/client/index.ts";
 import { NotFoundError } from "../base/errors.ts";
@@ -9,6 +10,7 @@ import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, fields, table } from "./table.ts";
 import { formatTime } from "./time.ts";
 
+/** Columns of the list of checkpoints. */
 const COLUMNS: readonly TableColumn<ModelCheckpoint>[] = [
   { title: "STEP", cell: ({ step }) => String(step), align: "right" },
   { title: "JOB", cell: ({ lineage }) => lineage?.jobType ?? "-" },
@@ -21,13 +23,13 @@ const COLUMNS: readonly TableColumn<ModelCheckpoint>[] = [
 /** Max steps of a range. */
 const MAX_RANGE = 100_000;
 
-/** Parses a step or a range of steps, `3` or `5-9`, and adds it to the steps before it. */
-function parseSteps(text: string, before: readonly number[] = []): number[] {
-  const [, first = "", last = first] = /^(\d{1,9})(?:-(\d{1,9}))?$/u.exec(text) ?? [];
-  const [from, to] = [Number(first), Number(last)];
-  if (first === "" || to < from || to - from > MAX_RANGE)
+/** Parses a step or a range of steps, `3` or `5-9`, and adds it to the steps of the previous arguments. */
+function parseSteps(text: string, previous: readonly number[] = []): number[] {
+  const [, fromText = "", toText = fromText] = /^(\d{1,9})(?:-(\d{1,9}))?$/u.exec(text) ?? [];
+  const [from, to] = [Number(fromText), Number(toText)];
+  if (fromText === "" || to < from || to - from > MAX_RANGE)
     throw new InvalidArgumentError("Expected a step such as 3, or a range such as 5-9.");
-  return [...before, ...Array.from({ length: to - from + 1 }, (_, index) => from + index)];
+  return [...previous, ...Array.from({ length: to - from + 1 }, (_, index) => from + index)];
 }
 
 /** Creates the command `whetstone checkpoints`, which lists, shows and deletes the checkpoints of a model. */
@@ -60,10 +62,10 @@ async function listCheckpoints(name: string, options: OutputOptions): Promise<vo
 async function showCheckpoint(text: string, options: OutputOptions): Promise<void> {
   await withService(options, async (connected) => {
     const { summary: model, policy } = await checkpointByName(connected, text);
-    const found = await connected.service.checkpoints.get(model.id, policy.step, { signal: connected.signal });
-    printResult(options, found, function* ({ id, lineage, pinned, bytes, createdAt, metrics, ...checkpoint }) {
+    const checkpoint = await connected.service.checkpoints.get(model.id, policy.step, { signal: connected.signal });
+    printResult(options, checkpoint, function* ({ id, step, lineage, pinned, bytes, createdAt, metrics }) {
       yield* fields({
-        checkpoint: `${model.entity}/${shortName(model)}:step${checkpoint.step}`,
+        checkpoint: `${model.entity}/${shortName(model)}:step${step}`,
         id,
         created: formatTime(createdAt),
         size: bytes === null ? "-" : formatBytes(bytes),

@@ -1,3 +1,4 @@
+/** Command `whetstone compare`, and the output of comparisons, which `eval` and `sweep` share. */
 import { Command, Option } from "commander";
 import { compare, openRuns, type Comparison, type Run, type Subject } from "../lab/experiment/index.ts";
 import { runDirs } from "../lab/experiment/open-runs.ts";
@@ -5,6 +6,7 @@ import { fraction, integer } from "./arguments.ts";
 import { formatInterval, type OutputOptions, printResult } from "./output.ts";
 import { table } from "./table.ts";
 
+/** Options of the command. */
 interface CompareOptions extends OutputOptions {
   readonly metric?: string;
   readonly by?: "scenario" | "step";
@@ -40,11 +42,12 @@ export function compareCommand(): Command {
   ).action(run);
 }
 
+/** Runs the command. */
 async function run(names: readonly string[], options: CompareOptions): Promise<void> {
   const { metric, by, from, to, level, draws, drawSeed: seed } = options;
-  const found = await compare(await subjects(names), { metric, by, from, to, level, draws, seed });
-  if (options.svg !== undefined) await found.chart().write(options.svg);
-  printComparison(options, found);
+  const comparison = await compare(await subjects(names), { metric, by, from, to, level, draws, seed });
+  if (options.svg !== undefined) await comparison.chart().write(options.svg);
+  printComparison(options, comparison);
 }
 
 /** Opens the runs that directories or globs name; `<directory>@<step>` selects an evaluation. */
@@ -71,17 +74,17 @@ export function printComparison(options: OutputOptions, comparison: Comparison):
 
 /** Returns the lines of a comparison: a row per run, and the meaning of the columns. */
 export function* comparisonLines({ metric, by, baseline, runs, differences }: Comparison): Generator<string> {
-  const differenceOf = (name: string) => differences.find((each) => each.name === name);
-  const difference = (name: string) => {
-    const found = differenceOf(name);
-    return found === undefined ? "" : formatInterval(found);
+  const differenceOf = (name: string) => differences.find((difference) => difference.name === name);
+  /** Returns the cell of a run's difference; empty for the baseline. */
+  const differenceCell = (name: string) => {
+    const difference = differenceOf(name);
+    return difference === undefined ? "" : formatInterval(difference);
   };
   yield* table(runs, [
     { title: "run", cell: ({ name }) => name, isWhole: true },
     { title: metric, cell: formatInterval, align: "right" },
-    { title: `difference to ${baseline}`, cell: ({ name }) => difference(name), align: "right" },
+    { title: `difference to ${baseline}`, cell: ({ name }) => differenceCell(name), align: "right" },
     { title: `${by}s`, cell: ({ name, count }) => String(differenceOf(name)?.count ?? count), align: "right" },
   ]);
-  const missing = runs.filter((each) => each.missing > 0);
-  for (const { name, missing: count } of missing) yield `${name}: ${count} ${by}s without a value are left out`;
+  for (const { name, missing } of runs) if (missing > 0) yield `${name}: ${missing} ${by}s without a value are left out`;
 }

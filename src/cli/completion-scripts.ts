@@ -17,17 +17,27 @@ export interface Completed {
   readonly choices: readonly string[];
 }
 
+/** Option of a command. */
 type CompletedOption = Completed["options"][number];
+
+/** Returns the quoted text that a script compares with the path of a command: each name after a space, "" for the program itself. */
+function quotedPath(path: string): string {
+  return quoted(path === "" ? "" : ` ${path}`);
+}
 
 /** Quotes a text as one word of a shell. A single quote in it would end the quotation and is escaped. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
+/** Returns the quoted paths of all commands but the program itself. */
+function subcommandPaths(commands: readonly Completed[]): string[] {
+  return commands.filter(({ path }) => path !== "").map(({ path }) => quotedPath(path));
+}
+
 /** Returns the branch of a `case` that extends `$at`, the path of the command so far, by the next word if that is a subcommand. */
 function pathBranches(commands: readonly Completed[]): string {
-  const paths = commands.flatMap(({ path }) => (path === "" ? [] : [quoted(` ${path}`)]));
-  return `${paths.join("|")}) at="$at $word" ;;`;
+  return `${subcommandPaths(commands).join("|")}) at="$at $word" ;;`;
 }
 
 /** Returns the branches of a `case` that complete the value of an option; `complete` returns the shell code for one option. */
@@ -47,7 +57,7 @@ export function bashScript(commands: readonly Completed[]): string {
   const branches = commands.map(({ path, subcommands, options, choices }) => {
     const flags = options.flatMap((option) => option.flags).join(" ");
     const words = [...subcommands.map(({ name }) => name), ...choices].join(" ");
-    return `    ${quoted(path === "" ? "" : ` ${path}`)}) flags=${quoted(flags)} words=${quoted(words)} ;;`;
+    return `    ${quotedPath(path)}) flags=${quoted(flags)} words=${quoted(words)} ;;`;
   });
   const values = valueBranches(commands, ({ choices }) => {
     const generator = choices.length > 0 ? `-W ${quoted(choices.join(" "))}` : "-f";
@@ -84,9 +94,9 @@ export function zshScript(commands: readonly Completed[]): string {
   // A colon separates a word from its description.
   const described = (word: string, description: string) => quoted(`${word.replaceAll(":", String.raw`\:`)}:${description}`);
   const branches = commands.map(({ path, subcommands, options, choices }) => {
-    const flags = options.flatMap(({ flags: each, description }) => each.map((flag) => described(flag, description))).join(" ");
+    const flags = options.flatMap((option) => option.flags.map((flag) => described(flag, option.description))).join(" ");
     const words = [...subcommands.map(({ name, description }) => described(name, description)), ...choices.map(quoted)].join(" ");
-    return `    ${quoted(path === "" ? "" : ` ${path}`)}) flags=(${flags}) candidates=(${words}) ;;`;
+    return `    ${quotedPath(path)}) flags=(${flags}) candidates=(${words}) ;;`;
   });
   const values = valueBranches(commands, ({ choices }) =>
     choices.length > 0 ? `compadd -- ${choices.map(quoted).join(" ")}; return` : "_files; return",
@@ -110,13 +120,14 @@ if [[ $funcstack[1] == _whetstone ]]; then _whetstone "$@"; else compdef _whetst
 /** Returns the completion script of fish. */
 export function fishScript(commands: readonly Completed[]): string {
   const lines = commands.flatMap(({ path, subcommands, options, choices }) => {
-    const base = `complete -c whetstone -n ${quoted(`test (__whetstone_at) = ${quoted(path === "" ? "" : ` ${path}`)}`)}`;
-    const words = subcommands.map(({ name, description }) => `${base} -f -a ${quoted(name)} -d ${quoted(description)}`);
-    const values = choices.length > 0 ? [`${base} -f -a ${quoted(choices.join(" "))}`] : [];
+    const rule = `complete -c whetstone -n ${quoted(`test (__whetstone_at) = ${quotedPath(path)}`)}`;
+    const words = subcommands.map(({ name, description }) => `${rule} -f -a ${quoted(name)} -d ${quoted(description)}`);
+    const values = choices.length > 0 ? [`${rule} -f -a ${quoted(choices.join(" "))}`] : [];
     const flags = options.map((option) => {
       const names = option.flags.map((flag) => (flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`)).join(" ");
-      const value = option.choices.length > 0 ? ` -x -a ${quoted(option.choices.join(" "))}` : option.takesValue ? " -r" : "";
-      return `${base} ${names}${value} -d ${quoted(option.description)}`;
+      const choiceValues = option.choices.length > 0 ? ` -x -a ${quoted(option.choices.join(" "))}` : "";
+      const anyValue = option.takesValue && option.choices.length === 0 ? " -r" : "";
+      return `${rule} ${names}${choiceValues}${anyValue} -d ${quoted(option.description)}`;
     });
     return [...words, ...values, ...flags];
   });
@@ -124,7 +135,7 @@ export function fishScript(commands: readonly Completed[]): string {
 function __whetstone_at
     set -l at ""
     for word in (commandline -opc)[2..-1]
-        if contains -- "$at $word" ${commands.flatMap(({ path }) => (path === "" ? [] : [quoted(` ${path}`)])).join(" ")}
+        if contains -- "$at $word" ${subcommandPaths(commands).join(" ")}
             set at "$at $word"
         end
     end

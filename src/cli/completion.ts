@@ -1,3 +1,4 @@
+/** Command `whetstone completion`: reads the tree of commands for the scripts of `completion-scripts.ts`. */
 import { Argument, Command } from "commander";
 import { printText } from "../base/util/output.ts";
 import { bashScript, fishScript, type Completed, zshScript } from "./completion-scripts.ts";
@@ -21,10 +22,10 @@ export function completionCommand(): Command {
 /** Returns every command of the tree as the scripts need it; the program itself has the path "". */
 function completedCommands(command: Command, path = ""): Completed[] {
   const help = command.createHelp();
-  const subcommands = help.visibleCommands(command).filter((each) => each.name() !== "help");
-  const own: Completed = {
+  const subcommands = help.visibleCommands(command).filter((subcommand) => subcommand.name() !== "help");
+  const completed: Completed = {
     path,
-    subcommands: subcommands.map((each) => ({ name: each.name(), description: each.description() })),
+    subcommands: subcommands.map((subcommand) => ({ name: subcommand.name(), description: subcommand.description() })),
     options: help.visibleOptions(command).map(({ short, long, description, required, optional, argChoices }) => ({
       flags: [short, long].filter((flag) => flag !== undefined),
       description,
@@ -33,5 +34,5 @@ function completedCommands(command: Command, path = ""): Completed[] {
     })),
     choices: command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []),
   };
-  return [own, ...subcommands.flatMap((each) => completedCommands(each, `${path} ${each.name()}`.trim()))];
+  return [completed, ...subcommands.flatMap((subcommand) => completedCommands(subcommand, `${path} ${subcommand.name()}`.trim()))];
 }

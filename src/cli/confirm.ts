@@ -1,3 +1,4 @@
+/** Confirmation of commands that delete: `--yes`, or a question on the terminal. */
 import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
 import { encodeLine, isInteractive, logLine } from "../base/util/output.ts";

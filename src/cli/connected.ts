@@ -1,3 +1,4 @@
+/** Connection of a command to a service, and the models and policies that its arguments name. */
 import { Command } from "commander";
 import { Model, type ModelPolicy, type Service } from "../library/client/index.ts";
 import { NotFoundError } from "../base/errors.ts";
@@ -16,8 +17,8 @@ export interface ModelName {
   readonly name: string;
 }
 
-/** End of the id of a trained model, with its entity. */
-const TRAINED = /(?:^|\/)([^/]+)\/[^/]+\/[^/]+$/u;
+/** End of the id of a trained model in `GET /v1/models`: `entity/project/name`; the group is the entity. */
+const TRAINED_MODEL_ID = /(?:^|\/)([^/]+)\/[^/]+\/[^/]+$/u;
 
 /** Options of every command that connects to a service. */
 export interface ConnectionFlags extends OutputOptions {
@@ -56,7 +57,7 @@ export async function withService<T>(
 ): Promise<T> {
   const controller = new AbortController();
   const { signal } = controller;
-  const release = onStop((reason) => controller.abort(new InterruptedError(reason, hint)));
+  const removeStopListener = onStop((reason) => controller.abort(new InterruptedError(reason, hint)));
   try {
     const service = await connect({ baseUrl, dataDir, signal });
     try {
@@ -69,7 +70,7 @@ export async function withService<T>(
     signal.throwIfAborted();
     throw error;
   } finally {
-    release();
+    removeStopListener();
   }
 }
 
@@ -102,20 +103,20 @@ export async function trainedModel(
 ): Promise<{ readonly model: Model; readonly step: number | undefined }> {
   const { model: name, step } = parseCheckpointName(text);
   if (isId(name)) return { model: new Model(connected.service, await modelByName(connected, name)), step };
-  const wanted = parseName(name, "model");
+  const nameParts = parseName(name, "model");
   // A name without an entity matches the model of any entity.
-  const suffix = wanted.entity === undefined ? shortName(wanted) : name;
+  const suffix = nameParts.entity === undefined ? shortName(nameParts) : name;
   const served = await connected.service.models.list({ signal: connected.signal });
   for (const { id, parent } of served) {
     // Names of trained models end with `entity/project/name`; `owner/name` is a base model.
-    const [, entity] = TRAINED.exec(id) ?? [];
+    const [, entity] = TRAINED_MODEL_ID.exec(id) ?? [];
     // Some services do not report the base model; they ignore the base model in the request for an existing model.
     if (entity !== undefined && `/${id}`.endsWith(`/${suffix}`))
-      return { model: await openModel(connected, { ...wanted, entity }, parent ?? id), step };
+      return { model: await openModel(connected, { ...nameParts, entity }, parent ?? id), step };
   }
-  const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
+  const existing = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
   throw new NotFoundError(
-    `The model "${suffix}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`${hint}`,
+    `The model "${suffix}" does not exist on this service, which has ${existing.length === 0 ? "none yet" : existing.join(", ")}. Train it with \`whetstone train\`${hint}`,
     { param: "model" },
   );
 }
@@ -140,9 +141,9 @@ export async function requestedBase({ service, signal }: Connected, base: string
   const served = await service.models.list({ signal });
   if (served.some(({ id, parent }) => id === base && parent === null)) return base;
   if (parseBaseModel(base, "base").kind !== "name") return service.addBaseModel(base, { signal });
-  const known = served.filter(({ parent }) => parent === null).map(({ id }) => id);
+  const baseModels = served.filter(({ parent }) => parent === null).map(({ id }) => id);
   throw new NotFoundError(
-    `The base model "${base}" does not exist on this service, which has ${known.join(", ")}. Other base models: ${BASE_MODEL_FORMS}; a directory here is ./${base}`,
+    `The base model "${base}" does not exist on this service, which has ${baseModels.join(", ")}. Other base models: ${BASE_MODEL_FORMS}; a directory here is ./${base}`,
     { param: "base" },
   );
 }

@@ -1,4 +1,7 @@
-/** Parts of the commands that train on a dataset: common options, uploads that a resumed run finds again, and the result. */
+/**
+ * Parts of the commands that train on a dataset, `sft` and `prefer`: common options, uploads that a resumed run finds again, and the
+ * result.
+ */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,7 +18,7 @@ import { shortName } from "./names.ts";
 import { type OutputOptions, plural } from "./output.ts";
 import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
-/** Options that all these commands have. */
+/** Options that both commands have. */
 export interface DatasetCommandOptions extends OutputOptions {
   readonly model: ModelName;
   readonly base: string;
@@ -43,7 +46,7 @@ interface JobSettings {
 /**
  * Creates a command that trains on the files of its argument.
  *
- * @param nouns - Description of the files, and noun for their lines.
+ * @param nouns - `files`: description of the argument. `examples`: noun for the lines of the files, in the plural.
  */
 export function datasetRunCommand(
   name: string,
@@ -71,9 +74,9 @@ export function datasetRunCommand(
 
 /** Returns the settings of the job that the common options determine. */
 export function jobSettings({ epochs, batchSize, learningRate, schedule, warmupRatio, seed }: DatasetCommandOptions): JobSettings {
-  const given = { batchSize, learningRate, warmupRatio };
-  const defined = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-  return { epochs, shuffleSeed: seed, learningRateSchedule: schedule, ...defined };
+  const optional = { batchSize, learningRate, warmupRatio };
+  const givenOptions = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined));
+  return { epochs, shuffleSeed: seed, learningRateSchedule: schedule, ...givenOptions };
 }
 
 /** Steps of a command: the upload of its data, and the start of its run. */
@@ -82,8 +85,8 @@ export interface DatasetRunSteps<T> {
   readonly command: string;
   readonly upload: (connected: Connected, runDir: string) => Promise<T>;
   readonly start: (data: T, run: StartedWith) => TrainingRun;
-  /** Metrics of the result to print, with their labels. */
-  readonly shown: Readonly<Record<string, string>>;
+  /** Labels of the metrics of the result that are printed, by name of the metric. */
+  readonly metricLabels: Readonly<Record<string, string>>;
 }
 
 /** Arguments of a run that do not depend on the kind of training. */
@@ -97,7 +100,7 @@ export interface StartedWith {
 /** Uploads the data, trains, and prints the events or the result. */
 export async function runOnDataset<T>(
   options: DatasetCommandOptions,
-  { command, upload, start, shown }: DatasetRunSteps<T>,
+  { command, upload, start, metricLabels }: DatasetRunSteps<T>,
 ): Promise<void> {
   const { model: name, base, loraRank, runDir = `runs/${command}-${name.name}` } = options;
   const trackers = await Promise.all(options.tracker.map((create) => create()));
@@ -111,7 +114,7 @@ export async function runOnDataset<T>(
       if (options.json === true) for await (const event of run) printLine(JSON.stringify(eventToDisk(event)));
       const { reason, checkpointStep, metrics } = await run.done;
       if (options.json === true) return;
-      const values = Object.entries(shown).flatMap(([key, label]) =>
+      const values = Object.entries(metricLabels).flatMap(([key, label]) =>
         metrics[key] === undefined ? [] : `, ${label} ${metrics[key].toFixed(4)}`,
       );
       const steps = plural(metrics["gradient_steps"] ?? 0, "gradient step");
@@ -139,7 +142,8 @@ export async function uploadOnce(
   const hash = createHash("sha256");
   for await (const example of examples) hash.update(digestOf(JSON.stringify(example)));
   const artifact = `${prefix}-${hash.digest("hex").slice(0, 12)}`;
-  const text = await readFile(join(runDir, RUN_CONFIG_FILE), "utf8").catch(() => "");
-  const known = new RegExp(`"(artifact:///[^"]*/${artifact.replaceAll(".", "\\.")}:v\\d+)"`, "u").exec(text)?.[1];
-  return known ?? upload(artifact);
+  const runConfig = await readFile(join(runDir, RUN_CONFIG_FILE), "utf8").catch(() => "");
+  const addressPattern = new RegExp(`"(artifact:///[^"]*/${artifact.replaceAll(".", "\\.")}:v\\d+)"`, "u");
+  const recordedAddress = addressPattern.exec(runConfig)?.[1];
+  return recordedAddress ?? upload(artifact);
 }

@@ -1,3 +1,4 @@
+/** Statistics of training examples for `whetstone dataset stats`. */
 import type { Dataset } from "../library/dataset/index.ts";
 import { digestOf, identityText } from "../library/dataset/keys.ts";
 import { summarize, type Summary } from "../base/trajectory/index.ts";
@@ -25,12 +26,12 @@ export interface DatasetStatistics {
   readonly reward: Summary;
 }
 
+/** Property of an example that is summarized. */
+type Measure = "messages" | "assistant" | "characters" | "tokens" | "rewards";
+
 /** Computes the statistics in one pass; memory grows by a few numbers per example. */
 export async function datasetStatistics(examples: Dataset): Promise<DatasetStatistics> {
-  const values = { messages: [], assistant: [], characters: [], tokens: [], rewards: [] } as Record<
-    "messages" | "assistant" | "characters" | "tokens" | "rewards",
-    number[]
-  >;
+  const values: Record<Measure, number[]> = { messages: [], assistant: [], characters: [], tokens: [], rewards: [] };
   /** Digests of the conversations so far. */
   const conversations = new Set<string>();
   let withTools = 0;
@@ -66,9 +67,9 @@ function textLength(content: unknown): number {
   return Array.isArray(content) ? content.reduce<number>((sum, part: { readonly text?: string }) => sum + (part.text?.length ?? 0), 0) : 0;
 }
 
-/** Lays out the statistics as lines. */
-export function* statisticsLines({ examples, duplicates, sampled, withTools: tools, ...summaries }: DatasetStatistics): Generator<string> {
-  yield `${examples} examples, ${duplicates} duplicates, ${sampled} with sampled turns, ${tools} with tools`;
+/** Lays out the statistics as lines: counts, and a table with a row per summary that has values. */
+export function* statisticsLines({ examples, duplicates, sampled, withTools, ...summaries }: DatasetStatistics): Generator<string> {
+  yield `${examples} examples, ${duplicates} duplicates, ${sampled} with sampled turns, ${withTools} with tools`;
   const rows = Object.entries(summaries).filter(([, { count }]) => count > 0);
   const number = (value: number) => String(Number(value.toPrecision(4)));
   const column = (title: "mean" | "min" | "median" | "max") => ({

@@ -1,3 +1,4 @@
+/** Command `whetstone dataset`: examines, cleans, splits and uploads training data. */
 import { Command, Option } from "commander";
 import { readExamples, uploadDataset, validateExamples, writeDataset, writeTrajectories, type Dataset } from "../library/dataset/index.ts";
 import { DataError } from "../base/errors.ts";
@@ -19,9 +20,9 @@ export function fractionOrFiles(text: string): number | string {
 /** Creates the command `whetstone dataset` with its subcommands. */
 export function datasetCommand(): Command {
   const files = "JSON Lines files or globs: trajectories, groups, chat lines, prompt-completion, ShareGPT or Alpaca lines, also .gz";
-  const identity = () =>
+  const identityOption = () =>
     new Option("--by <identity>", "criterion of equality").choices(["messages", "trajectory"]).default("messages" as const);
-  const seed = ["--seed <number>", "seed of the assignment"] as const;
+  const seedOption = ["--seed <number>", "seed of the assignment"] as const;
   return new Command("dataset")
     .description("examine, clean, split and upload training data")
     .addCommand(
@@ -42,8 +43,8 @@ export function datasetCommand(): Command {
         .argument("<file...>", files)
         .requiredOption("--out <directory>", "directory to write")
         .option("--validation <fraction>", "expected fraction of validation examples", fraction, 0.05)
-        .option(...seed, integer(0), 0)
-        .addOption(identity())
+        .option(...seedOption, integer(0), 0)
+        .addOption(identityOption())
         .action(split),
     )
     .addCommand(
@@ -51,7 +52,7 @@ export function datasetCommand(): Command {
         .description("write the examples without duplicates; the first of equal examples is kept")
         .argument("<file...>", files)
         .requiredOption("--out <file>", "file to write; compressed if the name ends in .gz")
-        .addOption(identity())
+        .addOption(identityOption())
         .action(dedupe),
     )
     .addCommand(
@@ -60,7 +61,7 @@ export function datasetCommand(): Command {
         .requiredOption("--name <name>", "name of the artifact")
         .option("--project <name>", "project of the artifact", "datasets")
         .option("--validation <fraction|file>", "validation examples: a fraction to split off, or a file", fractionOrFiles)
-        .option(...seed, integer(0), 0)
+        .option(...seedOption, integer(0), 0)
         .action(upload),
     );
 }
@@ -70,9 +71,9 @@ async function stats(files: readonly string[], options: OutputOptions): Promise<
 }
 
 async function validate(files: readonly string[], options: OutputOptions): Promise<void> {
-  const found = await validateExamples(files);
-  const { lines, examples, formats, invalid } = found;
-  printResult(options, { valid: invalid.length === 0, ...found }, function* () {
+  const report = await validateExamples(files);
+  const { lines, examples, formats, invalid } = report;
+  printResult(options, { valid: invalid.length === 0, ...report }, function* () {
     for (const { file, line, message } of invalid.slice(0, MAX_PRINTED)) yield `${file}:${line}: ${message}`;
     if (invalid.length > MAX_PRINTED) yield `… and ${invalid.length - MAX_PRINTED} more`;
     for (const [format, count] of Object.entries(formats)) yield `${format}: ${plural(count, "line")}`;
@@ -81,6 +82,7 @@ async function validate(files: readonly string[], options: OutputOptions): Promi
   if (invalid.length > 0) process.exitCode = EXIT_FAILURE;
 }
 
+/** Options of `dataset split`. */
 interface SplitOptions extends OutputOptions {
   readonly out: string;
   readonly validation: number;
@@ -109,11 +111,13 @@ async function split(files: readonly string[], options: SplitOptions): Promise<v
   );
 }
 
+/** Whether a dataset has no example. Reads at most one. */
 async function isEmpty(dataset: Dataset): Promise<boolean> {
   for await (const _ of dataset) return false;
   return true;
 }
 
+/** Reads a dataset and returns the number of its examples. */
 async function count(dataset: Dataset): Promise<number> {
   let examples = 0;
   for await (const _ of dataset) examples++;
@@ -121,15 +125,18 @@ async function count(dataset: Dataset): Promise<number> {
 }
 
 async function dedupe(files: readonly string[], options: OutputOptions & Pick<SplitOptions, "out" | "by">): Promise<void> {
-  const all = readExamples(files);
   let read = 0;
-  const counted: Dataset = all.filter(() => ++read > 0);
-  const { path, count, sizeBytes } = await writeTrajectories(options.out, counted.dedupe({ by: options.by }));
-  printResult(options, { path, read, written: count, duplicates: read - count, sizeBytes }, function* (result) {
+  const counted: Dataset = readExamples(files).filter(() => {
+    read++;
+    return true;
+  });
+  const { path, count: written, sizeBytes } = await writeTrajectories(options.out, counted.dedupe({ by: options.by }));
+  printResult(options, { path, read, written, duplicates: read - written, sizeBytes }, function* (result) {
     yield `${path}: ${result.written} of ${read} examples, ${result.duplicates} duplicates left out, ${formatBytes(sizeBytes)}`;
   });
 }
 
+/** Options of `dataset upload`. */
 interface UploadOptions extends ConnectionFlags {
   readonly name: string;
   readonly project: string;

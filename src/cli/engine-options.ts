@@ -41,12 +41,12 @@ export const DEVICE_FLAGS = {
   rolloutPrecision: "--rollout-precision",
 } as const;
 
-/** Returns a parser of a repeatable option `key=value`. */
-function pairs(toValue: (text: string) => string): (text: string, before: Readonly<Record<string, string>>) => Record<string, string> {
-  return (text, before) => {
+/** Returns a parser of a repeatable option `key=value`. @param toValue - Parses the value. */
+function pairs(toValue: (text: string) => string): (text: string, previous: Readonly<Record<string, string>>) => Record<string, string> {
+  return (text, previous) => {
     const separator = text.indexOf("=");
     if (separator < 1 || separator === text.length - 1) throw new InvalidArgumentError("Expected two names with = between them.");
-    return { ...before, [text.slice(0, separator)]: toValue(text.slice(separator + 1)) };
+    return { ...previous, [text.slice(0, separator)]: toValue(text.slice(separator + 1)) };
   };
 }
 
@@ -103,8 +103,8 @@ export function addEngineOptions(command: Command): Command {
 
 /** Throws ConfigError `E_CONFIG` for the first option that is given; undefined and false count as not given. */
 function refuseGiven(options: Readonly<Record<string, string | number | boolean | undefined>>, reason: string): void {
-  const given = Object.keys(options).find((param) => options[param] !== undefined && options[param] !== false);
-  if (given !== undefined) throw new ConfigError(`${given} ${reason}`, { param: given });
+  const name = Object.keys(options).find((param) => options[param] !== undefined && options[param] !== false);
+  if (name !== undefined) throw new ConfigError(`${name} ${reason}`, { param: name });
 }
 
 /** Returns the key in an environment variable. @throws ConfigError `E_CONFIG` if the variable is empty. */
@@ -127,7 +127,7 @@ export async function engineOf(options: EngineFlags): Promise<Engine | undefined
     chooseDevice(options, DEVICE_FLAGS);
     return undefined;
   }
-  const local = {
+  const embedded = {
     "--base-root": options.baseRoot.length > 0,
     "--device": options.device,
     "--device-memory": options.deviceMemory,
@@ -136,7 +136,7 @@ export async function engineOf(options: EngineFlags): Promise<Engine | undefined
     "--offline": options.offline,
     "--hub-cache": options.hubCache,
   };
-  refuseGiven(local, "is for the embedded engine; a Tinker server has its own base models");
+  refuseGiven(embedded, "is for the embedded engine; a Tinker server has its own base models");
   if (url === undefined) throw new ConfigError("`--engine tinker` needs the address of a server: --engine-url", { param: "--engine-url" });
   for (const [id, source] of Object.entries(options.baseModel)) {
     if (parseBaseSource(source, "--base-model").kind === "path") continue;
@@ -156,9 +156,9 @@ export function upstreamOf(options: EngineFlags): UpstreamOptions | undefined {
   const { upstream: urls, upstreamKeyEnv: keyVariable, upstreamModel, upstreamAdapters, upstreamDataDir } = options;
   const { upstreamRefuse, upstreamAccept } = options;
   const hasModels = Object.keys(upstreamModel).length > 0;
-  const [first, ...others] = urls;
-  if (first === undefined) {
-    const given = {
+  const [firstUrl, ...otherUrls] = urls;
+  if (firstUrl === undefined) {
+    const upstreamOptions = {
       "--upstream-key-env": keyVariable,
       "--upstream-adapters": upstreamAdapters,
       "--upstream-data-dir": upstreamDataDir,
@@ -166,11 +166,11 @@ export function upstreamOf(options: EngineFlags): UpstreamOptions | undefined {
       "--upstream-refuse": upstreamRefuse.length > 0,
       "--upstream-accept": upstreamAccept.length > 0,
     };
-    refuseGiven(given, "needs the address of an upstream: --upstream");
+    refuseGiven(upstreamOptions, "needs the address of an upstream: --upstream");
     return undefined;
   }
   return {
-    url: others.length === 0 ? first : urls,
+    url: otherUrls.length === 0 ? firstUrl : urls,
     apiKey: keyVariable === undefined ? undefined : keyIn(keyVariable, "--upstream-key-env"),
     models: hasModels ? upstreamModel : undefined,
     adapters: upstreamAdapters,

@@ -1,3 +1,4 @@
+/** Loading of the environments that a file of the user exports. TypeScript files run through tsx. */
 import { access, readFile } from "node:fs/promises";
 import { dirname, extname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -5,6 +6,7 @@ import type { Command } from "commander";
 import type { Environment } from "../library/environment/index.ts";
 import { ConfigError, WhetstoneError } from "../base/errors.ts";
 import { userLocation } from "../base/util/user-location.ts";
+import { messageOf } from "../base/util/values.ts";
 
 /** Options of a command that takes an environment file. */
 export interface EnvironmentOptions {
@@ -29,17 +31,18 @@ export function addEnvironment(command: Command): Command {
  * @throws ConfigError `E_CONFIG` if the file does not exist, exports no environment, several without `env`, or none of the name `env`.
  */
 export async function loadEnvironment(file: string, options: EnvironmentOptions = {}): Promise<Environment<unknown>> {
-  const found = await selectedExports(file, options);
-  const [only, ...others] = new Set(found.map(([, environment]) => environment));
-  if (only === undefined || others.length > 0)
-    throw new ConfigError(`${resolve(file)} exports several environments: ${namesOf(found)}. Name one with --env`, { param: "--env" });
-  return withSource(only, resolve(file));
+  const selected = await selectedExports(file, options);
+  // One environment may have several exports.
+  const [environment, ...others] = new Set(selected.map((entry) => entry[1]));
+  if (environment === undefined || others.length > 0)
+    throw new ConfigError(`${resolve(file)} exports several environments: ${namesOf(selected)}. Name one with --env`, { param: "--env" });
+  return withSource(environment, resolve(file));
 }
 
 /** Imports a file and returns all environments among its exports, or the one of the name `env`; otherwise as {@link loadEnvironment}. */
 export async function loadEnvironments(file: string, options: EnvironmentOptions = {}): Promise<Environment<unknown>[]> {
-  const found = await selectedExports(file, options);
-  return [...new Set(found.map(([, environment]) => environment))].map((environment) => withSource(environment, resolve(file)));
+  const selected = await selectedExports(file, options);
+  return [...new Set(selected.map(([, environment]) => environment))].map((environment) => withSource(environment, resolve(file)));
 }
 
 /** Environment with the name of its export. */
@@ -53,20 +56,21 @@ async function selectedExports(file: string, { env }: EnvironmentOptions): Promi
   } catch (cause) {
     throw new ConfigError(`Expected an environment in ${path}, found no such file`, { cause, param: "environment" });
   }
-  const found = environmentsOf(await loaded(path));
-  if (found.length === 0) {
+  const exported = environmentsOf(await importUserFile(path));
+  if (exported.length === 0) {
     throw new ConfigError(`Expected ${path} to export an environment: \`export default defineEnvironment({ … })\``, {
       param: "environment",
     });
   }
-  const selected = env === undefined ? found : found.filter(([exported, { name }]) => name === env || exported === env);
+  const selected = env === undefined ? exported : exported.filter(([exportName, { name }]) => name === env || exportName === env);
   if (selected.length === 0)
-    throw new ConfigError(`${path} exports no environment "${env}"; it exports ${namesOf(found)}`, { param: "--env" });
+    throw new ConfigError(`${path} exports no environment "${env}"; it exports ${namesOf(exported)}`, { param: "--env" });
   return selected;
 }
 
-function namesOf(found: readonly ExportedEnvironment[]): string {
-  return found.map(([exported, { name }]) => `${name} (export ${exported})`).join(", ");
+/** Returns the names of environments for an error message. */
+function namesOf(environments: readonly ExportedEnvironment[]): string {
+  return environments.map(([exportName, { name }]) => `${name} (export ${exportName})`).join(", ");
 }
 
 /** Returns an environment with the file as its source, unless it has another. */
@@ -77,12 +81,14 @@ function withSource(environment: Environment<unknown>, path: string): Environmen
 /** Returns the environments among the exports, each with the name of its export. */
 function environmentsOf(module: Exports): ExportedEnvironment[] {
   // The exports of a CommonJS module are members of its `default`, too.
-  const { default: inner } = module;
-  const members = typeof inner === "object" && inner !== null && !isEnvironment(inner) ? Object.entries(inner) : [];
+  const { default: defaultExport } = module;
+  const isNamespace = typeof defaultExport === "object" && defaultExport !== null && !isEnvironment(defaultExport);
+  const members = isNamespace ? Object.entries(defaultExport) : [];
   const exported = new Map([...members, ...Object.entries(module)]);
   return [...exported].filter((entry): entry is [string, Environment<unknown>] => isEnvironment(entry[1]));
 }
 
+/** Whether a value is an environment, also of another copy of the package. */
 function isEnvironment(value: unknown): value is Environment<unknown> {
   return typeof value === "object" && value !== null && "scenarios" in value && "rollout" in value && "name" in value;
 }
@@ -97,35 +103,37 @@ async function isCommonJs(path: string): Promise<boolean> {
   }
 }
 
-/** Imports a file with {@link load}. @throws ConfigError `E_CONFIG` with the position in the file, for an error that its code throws. */
-async function loaded(path: string): Promise<Exports> {
+/**
+ * Imports a file with {@link importFile}.
+ *
+ * @throws ConfigError `E_CONFIG` with the position in the file, for an error that its code throws.
+ */
+async function importUserFile(path: string): Promise<Exports> {
   try {
-    return await load(path);
+    return await importFile(path);
   } catch (cause) {
     if (WhetstoneError.isInstance(cause)) throw cause;
-    const [name, message, stack] =
-      cause instanceof Error ? [cause.name, cause.message, cause.stack ?? ""] : ["a thrown value", String(cause), ""];
-    const location = userLocation(stack);
-    throw new ConfigError(
-      `Expected ${path} to load, got ${name}${location === null ? "" : ` at ${location}`}: ${message}. Correct the file`,
-      {
-        cause,
-        param: "environment",
-      },
-    );
+    const name = cause instanceof Error ? cause.name : "a thrown value";
+    const location = cause instanceof Error ? userLocation(cause.stack ?? "") : null;
+    const locationText = location === null ? "" : ` at ${location}`;
+    throw new ConfigError(`Expected ${path} to load, got ${name}${locationText}: ${messageOf(cause)}. Correct the file`, {
+      cause,
+      param: "environment",
+    });
   }
 }
 
 /** Registration of tsx, started by the first TypeScript file. */
-let registered: Promise<void> | undefined;
+let registration: Promise<void> | undefined;
 
 /** Registers tsx as a loader of this process, once: each registration adds a loader that all later imports pass through. */
 function registerLoader(): Promise<void> {
-  return (registered ??= import("tsx/esm/api").then(({ register }) => void register()));
+  registration ??= import("tsx/esm/api").then(({ register }) => void register());
+  return registration;
 }
 
 /** Imports a file, TypeScript with tsx. */
-async function load(path: string): Promise<Exports> {
+async function importFile(path: string): Promise<Exports> {
   const url = pathToFileURL(path).href;
   if (!/^\.[cm]?tsx?$/u.test(extname(path))) return (await import(url)) as Exports;
   // Node's own type stripping resolves imports differently and rejects enums, so every Node version runs TypeScript with tsx.

@@ -1,3 +1,4 @@
+/** Evaluation of several checkpoints for `whetstone eval`: stored in a run directory, resumable, and compared with the first. */
 import type { Command } from "commander";
 import { InvalidArgumentError } from "commander";
 import type { Model } from "../library/client/index.ts";
@@ -63,11 +64,11 @@ export function addCheckpointOptions(command: Command): Command {
  */
 export async function savedEvaluation(settings: SavedEvaluationSettings): Promise<SavedEvaluation> {
   const { model, environment, out, samples, temperature, chatTemplateKwargs, concurrency, signal } = settings;
-  const kept = (await model.checkpoints({ signal })).map(({ step }) => step).sort((a, b) => a - b);
-  const checkpoints = settings.checkpoints === "all" ? kept : settings.checkpoints;
-  const missing = checkpoints.find((step) => !kept.includes(step));
+  const keptSteps = (await model.checkpoints({ signal })).map(({ step }) => step).sort((a, b) => a - b);
+  const checkpoints = settings.checkpoints === "all" ? keptSteps : settings.checkpoints;
+  const missing = checkpoints.find((step) => !keptSteps.includes(step));
   if (missing !== undefined) {
-    throw new NotFoundError(`The model \`${model.name}\` has no checkpoint ${missing}; it has ${kept.join(", ")}`, {
+    throw new NotFoundError(`The model \`${model.name}\` has no checkpoint ${missing}; it has ${keptSteps.join(", ")}`, {
       param: "checkpoints",
     });
   }
@@ -76,19 +77,15 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
   const run = await openRun(out, { signal });
   const results = [];
   for (const step of checkpoints) results.push({ step, ...(await estimatesOf(run, step, { environment, samples })) });
+  const evaluations = checkpoints.map((step) => run.at(step));
+  const comparison = evaluations.length < 2 ? null : await compare(evaluations, { signal });
   return {
     environment: environment.name,
     model: `${model.entity}/${model.project}/${model.name}`,
     samples,
     runDir: run.dir,
     checkpoints: results,
-    comparison:
-      checkpoints.length < 2
-        ? null
-        : await compare(
-            checkpoints.map((step) => run.at(step)),
-            { signal },
-          ),
+    comparison,
   };
 }
 
@@ -108,8 +105,9 @@ export function* savedEvaluationLines(saved: SavedEvaluation): Generator<string>
   const { environment, model, samples, runDir: dir, checkpoints, comparison } = saved;
   yield `${environment} by ${model}: ${plural(checkpoints[0]?.scenarios ?? 0, "scenario")}, ${plural(samples, "rollout")} each; saved in ${dir}`;
   for (const { step, reward, passAtK, exceptions } of checkpoints) {
-    const passes = passAtK.map((each) => `pass@${each.k} ${each.mean.toFixed(4)}`).join("  ");
-    yield `checkpoint ${step}  reward ${formatInterval(reward)}  ${passes}${exceptions > 0 ? `  ${plural(exceptions, "rollout")} failed` : ""}`;
+    const passes = passAtK.map(({ k, mean }) => `pass@${k} ${mean.toFixed(4)}`).join("  ");
+    const failures = exceptions > 0 ? `  ${plural(exceptions, "rollout")} failed` : "";
+    yield `checkpoint ${step}  reward ${formatInterval(reward)}  ${passes}${failures}`;
   }
   if (comparison !== null) yield* comparisonLines(comparison);
 }

@@ -1,3 +1,4 @@
+/** Command `whetstone eval`. `evaluate-checkpoints.ts` has the evaluations that are stored. */
 import { Command, Option } from "commander";
 import { evaluate } from "../library/environment/index.ts";
 import type { JsonObject } from "../base/schema/index.ts";
@@ -10,6 +11,7 @@ import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./envi
 import { runName } from "./names.ts";
 import { addCheckpointOptions, savedEvaluation, savedEvaluationLines } from "./evaluate-checkpoints.ts";
 
+/** Options of the command. */
 interface EvaluateOptions extends EnvironmentOptions, OutputOptions {
   readonly model?: string;
   readonly base?: string;
@@ -40,6 +42,7 @@ export function evaluateCommand(): Command {
   return addCheckpointOptions(command).action(run);
 }
 
+/** Runs the command: a stored evaluation of checkpoints with `--out` or `--checkpoints`, else an evaluation that is only printed. */
 async function run(this: Command, file: string, options: EvaluateOptions): Promise<void> {
   const { model, base, samples, temperature, chatTemplateKwargs, concurrency, checkpoints } = options;
   if (model === undefined && base === undefined)
@@ -61,9 +64,9 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
         return;
       }
       const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model);
-      const found = await evaluate(environment, policy, settings);
-      const { groups, ...result } = found;
-      printResult(options, { ...result, warnings: toolErrorWarnings(groups) }, () => evaluationLines(found));
+      const evaluation = await evaluate(environment, policy, settings);
+      const { groups, ...result } = evaluation;
+      printResult(options, { ...result, warnings: toolErrorWarnings(groups) }, () => evaluationLines(evaluation));
     },
     "; with --out or --checkpoints, start the same command again and it resumes",
   );

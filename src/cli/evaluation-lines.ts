@@ -14,15 +14,15 @@ const MAX_SAMPLES = 2;
 const MAX_TEXT = 200;
 
 /** Lays out an evaluation: rewards, metrics, warnings about tools, failures and two rollouts. */
-export function* evaluationLines(found: Evaluation): Generator<string> {
-  const { environment, policy, scenarios, samples, reward, passAtK, rewards, metrics, groups, exceptions } = found;
+export function* evaluationLines(evaluation: Evaluation): Generator<string> {
+  const { environment, policy, scenarios, samples, reward, passAtK, rewards, metrics, groups, exceptions } = evaluation;
   yield `${environment} by ${policy}: ${plural(scenarios, "scenario")}, ${plural(samples, "rollout")} each`;
   yield `reward    ${formatInterval(reward)}`;
-  for (const each of passAtK) yield `pass@${String(each.k).padEnd(4)} ${formatInterval(each)}`;
+  for (const pass of passAtK) yield `pass@${String(pass.k).padEnd(4)} ${formatInterval(pass)}`;
   for (const [name, value] of Object.entries(rewards)) yield `${name.padEnd(9)} ${formatInterval(value)}`;
-  const others = Object.entries(metrics).filter(([name]) => !name.startsWith(REWARD_PREFIX));
-  if (others.length > 0) yield "metrics";
-  yield* fields(Object.fromEntries(others.map(([name, { mean }]) => [`  ${name}`, mean.toFixed(4)])));
+  const otherMetrics = Object.entries(metrics).filter(([name]) => !name.startsWith(REWARD_PREFIX));
+  if (otherMetrics.length > 0) yield "metrics";
+  yield* fields(Object.fromEntries(otherMetrics.map(([name, { mean }]) => [`  ${name}`, mean.toFixed(4)])));
   for (const { message } of toolErrorWarnings(groups)) yield `warning tool-errors: ${message}`;
   const [failure] = groups.flatMap((group) => group.exceptions);
   if (failure !== undefined) yield `${plural(exceptions, "rollout")} failed, the first with ${describeException(failure)}`;
@@ -34,9 +34,9 @@ export function* evaluationLines(found: Evaluation): Generator<string> {
 
 /** Lays out a rollout: its rewards, and a line per message. */
 function* sampleLines(scenario: string, { reward, metrics, messagesAndChoices }: Trajectory): Generator<string> {
-  const parts = Object.entries(metrics).filter(([name]) => name.startsWith(REWARD_PREFIX));
-  const values = parts.map(([name, value]) => `${name.slice(REWARD_PREFIX.length)} ${Number(value).toFixed(4)}`);
-  yield `sample of ${scenario}: reward ${reward.toFixed(4)}${values.length === 0 ? "" : ` (${values.join(", ")})`}`;
+  const rewardMetrics = Object.entries(metrics).filter(([name]) => name.startsWith(REWARD_PREFIX));
+  const components = rewardMetrics.map(([name, value]) => `${name.slice(REWARD_PREFIX.length)} ${Number(value).toFixed(4)}`);
+  yield `sample of ${scenario}: reward ${reward.toFixed(4)}${components.length === 0 ? "" : ` (${components.join(", ")})`}`;
   for (const item of messagesAndChoices) {
     const role = isChoice(item) ? "assistant" : item.role;
     const calls = isChoice(item)

@@ -1,3 +1,4 @@
+/** Command `whetstone export`: a checkpoint as files for other programs. */
 import { Command, InvalidArgumentError, Option } from "commander";
 import type { ExportDtype, ExportFormat, ExportResult } from "../export/index.ts";
 import { formatBytes } from "../base/util/units.ts";
@@ -5,11 +6,14 @@ import { addDataDir, withService } from "./connected.ts";
 import { checkpointByName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
+/** Values of `--format`. */
 const FORMATS = ["huggingface", "peft", "gguf", "gguf-adapter"] as const satisfies readonly ExportFormat[];
+/** Values of `--dtype`. */
 const DTYPES = ["float32", "float16", "bfloat16", "q8_0"] as const satisfies readonly ExportDtype[];
 /** Suffix of the default file name by format; empty for a format that is a directory. */
 const SUFFIXES: Readonly<Record<ExportFormat, string>> = { huggingface: "", peft: "", gguf: ".gguf", "gguf-adapter": "-adapter.gguf" };
 
+/** Options of the command. */
 interface ExportCommandOptions extends OutputOptions {
   readonly format: ExportFormat;
   readonly dtype?: ExportDtype;
@@ -26,7 +30,7 @@ export function exportCommand(): Command {
       "write a checkpoint for other programs: a Hugging Face directory, a PEFT adapter, or a model or an adapter in GGUF for llama.cpp",
     )
     .argument("<model[:step]>", "trained model, without a step its newest checkpoint")
-    .argument("[path]", "directory or GGUF file to write (default: <name>-step<N>, for GGUF .gguf or -adapter.gguf)", path)
+    .argument("[path]", "directory or GGUF file to write (default: <name>-step<N>, for GGUF .gguf or -adapter.gguf)", nonEmptyPath)
     .addOption(new Option("--format <format>", "format to write").choices(FORMATS).default("huggingface"))
     .addOption(new Option("--dtype <dtype>", "type of the weights (default: float32); q8_0 only for GGUF").choices(DTYPES))
     .option("--base <directory>", "base model of an adapter (default: downloaded from the service)")
@@ -37,12 +41,13 @@ export function exportCommand(): Command {
 }
 
 /** Parses a path that is not empty. */
-function path(text: string): string {
+function nonEmptyPath(text: string): string {
   if (text === "") throw new InvalidArgumentError("Expected a path.");
   return text;
 }
 
-async function run(text: string, given: string | undefined, options: ExportCommandOptions): Promise<void> {
+/** Runs the command. */
+async function run(text: string, path: string | undefined, options: ExportCommandOptions): Promise<void> {
   const { format, dtype, base, preTokenizer, tokenizer, force } = options;
   // Imported lazily: `--help` needs neither the tokenizers nor the reader of weights.
   const { exportCheckpoint } = await import("../export/index.ts");
@@ -50,14 +55,17 @@ async function run(text: string, given: string | undefined, options: ExportComma
     const { signal } = connected;
     const { model, policy } = await checkpointByName(connected, text);
     const { step } = policy;
-    const target = given ?? `${model.name}-step${step}${SUFFIXES[format]}`;
+    const target = path ?? `${model.name}-step${step}${SUFFIXES[format]}`;
     const result = await exportCheckpoint(model, target, { step, format, dtype, base, preTokenizer, tokenizer, force, signal });
     printResult(options, result, lines);
   });
 }
 
-function* lines({ path: written, format, dtype, model, step, files, sizeBytes, warnings }: ExportResult): Generator<string> {
+/** Returns the line of the written export, and its warnings. */
+function* lines({ path, format, dtype, model, step, files, sizeBytes, warnings }: ExportResult): Generator<string> {
   const type = dtype === null ? "" : `, ${dtype}`;
-  yield `${model}:step${step} → ${written} (${format}${type}, ${formatBytes(sizeBytes)}${SUFFIXES[format] !== "" ? "" : `: ${files.join(", ")}`})`;
+  const isDirectory = SUFFIXES[format] === "";
+  const fileNames = isDirectory ? `: ${files.join(", ")}` : "";
+  yield `${model}:step${step} → ${path} (${format}${type}, ${formatBytes(sizeBytes)}${fileNames})`;
   for (const warning of warnings) yield `warning: ${warning}`;
 }

@@ -34,6 +34,7 @@ interface Failure {
   readonly param: string | null;
 }
 
+/** Writes a failure to standard error, as the JSON document of `--json`. */
 function logJson(error: Failure): void {
   logLine(JSON.stringify({ error }));
 }
@@ -45,7 +46,7 @@ export function reportUsageJson(message: string): void {
 
 /**
  * Returns code and message of an error as a user of commands reads them. An error of this package's service has the service's own code and
- * message, without the request. A retryable one, such as a 503, keeps the request: its URL shows which service to check.
+ * message, without the request. A retryable error, such as a 503, keeps the request: its URL shows which service to check.
  */
 function describe(error: WhetstoneError, command: Command | null): Failure {
   const { code, message, param } = error;
@@ -54,6 +55,7 @@ function describe(error: WhetstoneError, command: Command | null): Failure {
   return { code, message: withFlags(message, command), param };
 }
 
+/** Whether the code of a service's error is one of this package, not of another server. */
 function isWhetstoneCode(code: HttpError["serviceCode"]): code is string {
   return typeof code === "string" && code.startsWith("E_");
 }

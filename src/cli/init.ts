@@ -1,3 +1,4 @@
+/** Command `whetstone init`: writes the project template of this package into a directory. */
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { Command } from "commander";
@@ -8,8 +9,8 @@ import { type OutputOptions, printResult } from "./output.ts";
 import { completePackage } from "./project-package.ts";
 
 /**
- * Names of files in the package's `template`, by their name in the project. Some differ, because npm leaves out or renames files such as
- * `.gitignore` when it packs.
+ * Names of files in the package's `template`, by their name in the project. Some names differ, because npm leaves out or renames files such
+ * as `.gitignore` when it packs.
  */
 const FILES: Readonly<Record<string, string>> = {
   "environment.ts": "environment.ts",
@@ -30,10 +31,11 @@ export function initCommand(): Command {
     .action(init);
 }
 
+/** Runs the command. Everything is read and checked before the first file is written. */
 async function init(directory: string, options: OutputOptions): Promise<void> {
   const root = resolve(directory);
   const files = Object.keys(FILES);
-  const existing = await writing(root, async () => {
+  const existing = await withWriteErrors(root, async () => {
     await mkdir(root, { recursive: true });
     return (await readdir(root)).filter((name) => files.includes(name));
   });
@@ -44,11 +46,11 @@ async function init(directory: string, options: OutputOptions): Promise<void> {
   }
   const contents = new Map<string, string | Uint8Array>();
   for (const [name, source] of Object.entries(FILES)) contents.set(name, await readFile(packageFile(`template/${source}`)));
-  const { content: about, keptScripts } = await completePackage(root);
-  await writing(root, async () => {
+  const { content: packageContent, keptScripts } = await completePackage(root);
+  await withWriteErrors(root, async () => {
     // The flag `wx` makes the call fail if the file was created since the check.
     for (const [name, content] of contents) await writeFile(join(root, name), content, { flag: "wx" });
-    await writeFile(join(root, "package.json"), `${JSON.stringify(about, null, 2)}\n`);
+    await writeFile(join(root, "package.json"), `${JSON.stringify(packageContent, null, 2)}\n`);
   });
   const written = [...files, "package.json"].toSorted();
   printResult(options, { directory: root, files: written, keptScripts }, () => [
@@ -61,8 +63,8 @@ async function init(directory: string, options: OutputOptions): Promise<void> {
   ]);
 }
 
-/** Runs a part of the command that reads or writes the project. @throws ConfigError `E_CONFIG` for an error of the file system. */
-async function writing<T>(root: string, run: () => Promise<T>): Promise<T> {
+/** Runs a part of the command that works on the project's directory. @throws ConfigError `E_CONFIG` for an error of the file system. */
+async function withWriteErrors<T>(root: string, run: () => Promise<T>): Promise<T> {
   try {
     return await run();
   } catch (cause) {

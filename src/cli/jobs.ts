@@ -1,3 +1,4 @@
+/** Command `whetstone jobs`: training jobs of a service. */
 import { Command, Option } from "commander";
 import type { TrainingJobInfo } from "../library/client/index.ts";
 import { jobStatus, type JobEvent } from "../base/schema/index.ts";
@@ -16,6 +17,7 @@ const WAIT_SECONDS = 20;
 /** A job with the name of its model; null if the model was deleted. */
 type NamedJob = TrainingJobInfo & { readonly model: string | null };
 
+/** Columns of the list. */
 const COLUMNS: readonly TableColumn<NamedJob>[] = [
   { title: "ID", cell: ({ id }) => id, isWhole: true },
   { title: "TYPE", cell: ({ type }) => type ?? "-" },
@@ -55,6 +57,7 @@ async function withModelNames({ service, signal }: Connected, jobs: readonly Tra
   return jobs.map((job) => ({ ...job, model: names.get(job.modelId ?? "") ?? null }));
 }
 
+/** Options of `jobs list`. */
 interface ListOptions extends OutputOptions {
   readonly model?: string;
   readonly status?: (typeof jobStatus)["value"];
@@ -82,6 +85,7 @@ async function showJob(id: string, options: OutputOptions): Promise<void> {
   });
 }
 
+/** Returns a job as lines. */
 function describeJob(job: NamedJob): string[] {
   return fields({
     id: job.id,
@@ -99,11 +103,14 @@ function describeJob(job: NamedJob): string[] {
 /** Types of the events that end a job. */
 const END_EVENTS: ReadonlySet<string> = new Set(["training_ended", "training_failed", "training_cancelled"]);
 
+/** Prints the events of a job so far, and with `follow` the further ones until the job ends. */
 async function printLogs(id: string, { follow = false, ...options }: OutputOptions & { readonly follow?: boolean }): Promise<void> {
   await withService(options, async (connected) => {
     const { service, signal } = connected;
     await findJob(connected, id);
-    let [after, isOver] = [undefined as string | undefined, false];
+    /** Id of the last printed event. */
+    let after: string | undefined;
+    let isOver = false;
     for (;;) {
       const waitSeconds = follow && !isOver ? WAIT_SECONDS : undefined;
       const page = await service.trainingJobs.events(id, { after, waitSeconds, signal });
@@ -122,6 +129,7 @@ async function printLogs(id: string, { follow = false, ...options }: OutputOptio
   });
 }
 
+/** Returns an event as one line: its type, and its values by name. */
 function describeEvent({ type, data }: JobEvent): string {
   const values = Object.entries(data).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
   return [type.replaceAll("_", " "), ...values].join("  ");

@@ -1,3 +1,4 @@
+/** Command `whetstone keys`: API keys, their limits and their usage. */
 import { Command, Option } from "commander";
 import type { CreatedKeyInfo, EntityLimitsInfo, KeyInfo, KeyUsageInfo } from "../library/client/index.ts";
 import { keyScope, type KeyScope } from "../base/schema/index.ts";
@@ -19,6 +20,7 @@ const LIMITS = [
   ["--running-choices <number>", "choices that are sampled at a time"],
 ] as const;
 
+/** Columns of the list of keys. */
 const COLUMNS: readonly TableColumn<KeyInfo>[] = [
   { title: "ID", cell: ({ id }) => id, isWhole: true },
   { title: "NAME", cell: ({ name }) => name },
@@ -78,12 +80,15 @@ function addLimits(command: Command): Command {
   return LIMITS.reduce((extended, [flag, description]) => extended.option(flag, description, integer(1)), command);
 }
 
+/** Returns the entity of a key, or the words for a key of all entities. */
 function entityOf({ entity }: KeyInfo): string {
   return entity ?? "(all)";
 }
 
+/** Options of {@link LIMITS}. */
 interface LimitOptions extends OutputOptions, Pick<EntityLimitsInfo, "requestsPerMinute" | "tokensPerMinute" | "runningChoices"> {}
 
+/** Options of `keys create`. */
 interface CreateOptions extends LimitOptions {
   readonly entity?: string;
   readonly allEntities?: boolean;
@@ -97,11 +102,11 @@ async function createKey(name: string, options: CreateOptions): Promise<void> {
   const { requestsPerMinute, tokensPerMinute, runningChoices } = options;
   const limits = { requestsPerMinute, tokensPerMinute, runningChoices };
   await withService(options, async (connected) => {
-    const limited = model === undefined ? undefined : await modelByName(connected, model);
-    const owner = allEntities ? { entity: null, scopes: ["admin"] as const } : { entity: entity ?? limited?.entity, scopes };
+    const onlyModel = model === undefined ? undefined : await modelByName(connected, model);
+    const owner = allEntities ? { entity: null, scopes: ["admin"] as const } : { entity: entity ?? onlyModel?.entity, scopes };
     const { service, signal } = connected;
     const expiresInSeconds = days === undefined ? undefined : days * SECONDS_PER_DAY;
-    const created = await service.keys.create({ name, ...owner, modelId: limited?.id, expiresInSeconds, limits, signal });
+    const created = await service.keys.create({ name, ...owner, modelId: onlyModel?.id, expiresInSeconds, limits, signal });
     printResult(options, created, describeSecret);
   });
 }
@@ -129,6 +134,7 @@ async function listKeys({ entity, ...options }: OutputOptions & { readonly entit
   });
 }
 
+/** Options of `keys limit`. */
 interface LimitKeyOptions extends LimitOptions, Pick<EntityLimitsInfo, "queuedJobs" | "storedBytes"> {
   readonly entity?: string;
 }
@@ -138,7 +144,8 @@ async function limitKey(this: Command, id: string | undefined, options: LimitKey
   const limits = { requestsPerMinute, tokensPerMinute, runningChoices };
   if ((id === undefined) === (entity === undefined))
     this.error("error: expected the id of a key, or --entity <name>, and not both", { exitCode: 2 });
-  if (id !== undefined && (queuedJobs ?? storedBytes) !== undefined)
+  const hasEntityLimit = queuedJobs !== undefined || storedBytes !== undefined;
+  if (id !== undefined && hasEntityLimit)
     this.error("error: expected --queued-jobs and --stored-bytes with --entity <name> alone: jobs and data belong to entities", {
       exitCode: 2,
     });
@@ -147,9 +154,8 @@ async function limitKey(this: Command, id: string | undefined, options: LimitKey
       id === undefined
         ? await service.entities.setLimits(entity!, { ...limits, queuedJobs, storedBytes }, { signal })
         : await service.keys.setLimits(id, limits, { signal });
-    printResult(options, changed, () =>
-      fields({ ...("name" in changed ? { key: changed.name } : { entity: changed.id }), ...limitTexts(changed.limits) }),
-    );
+    const owner: Record<string, string> = "name" in changed ? { key: changed.name } : { entity: changed.id };
+    printResult(options, changed, () => fields({ ...owner, ...limitTexts(changed.limits) }));
   });
 }
 
@@ -158,19 +164,20 @@ function limitWords(name: string): string {
   return name.replaceAll(/[A-Z]/gu, (letter) => ` ${letter.toLowerCase()}`);
 }
 
-/** Returns the limits that are set as one text. */
+/** Returns the limits that are set as one text, for a cell of the table. */
 function limitsText(limits: EntityLimitsInfo): string {
-  const set = Object.entries(limits).filter(([, value]) => typeof value === "number");
-  return set.length === 0 ? "none" : set.map(([name, value]) => `${value} ${limitWords(name)}`).join(", ");
+  const setLimits = Object.entries(limits).filter(([, value]) => typeof value === "number");
+  return setLimits.length === 0 ? "none" : setLimits.map(([name, value]) => `${value} ${limitWords(name)}`).join(", ");
 }
 
-/** Returns limits as texts, by name. */
+/** Returns all limits as texts by name, for a list of fields. */
 function limitTexts(limits: EntityLimitsInfo): Record<string, string> {
   return Object.fromEntries(
     Object.entries(limits).map(([name, value]: [string, number | null]) => [limitWords(name), value === null ? "no limit" : String(value)]),
   );
 }
 
+/** Columns of the list of usage. */
 const USAGE_COLUMNS: readonly TableColumn<KeyUsageInfo>[] = [
   { title: "DAY", cell: ({ day }) => day },
   { title: "ENTITY", cell: ({ entity }) => (entity === "" ? "(all)" : entity) },
@@ -182,9 +189,9 @@ const USAGE_COLUMNS: readonly TableColumn<KeyUsageInfo>[] = [
 
 async function listUsage({ entity, days, ...options }: OutputOptions & { readonly entity?: string; readonly days: number }): Promise<void> {
   await withService(options, async ({ service, signal }) => {
-    const used = await service.entities.usage({ entity, days, signal });
-    printResult(options, used, () =>
-      used.length === 0 ? ["No usage yet: requests with the key of the service are not recorded"] : table(used, USAGE_COLUMNS),
+    const usage = await service.entities.usage({ entity, days, signal });
+    printResult(options, usage, () =>
+      usage.length === 0 ? ["No usage yet: requests with the key of the service are not recorded"] : table(usage, USAGE_COLUMNS),
     );
   });
 }

@@ -1,3 +1,4 @@
+/** Command `whetstone models`: trainable models of a service. */
 import { Command } from "commander";
 import type { ModelSummary } from "../library/client/index.ts";
 import { formatBytes } from "../base/util/units.ts";
@@ -8,6 +9,7 @@ import { type OutputOptions, printResult } from "./output.ts";
 import { type TableColumn, fields, table } from "./table.ts";
 import { formatTime } from "./time.ts";
 
+/** Columns of the list. */
 const COLUMNS: readonly TableColumn<ModelSummary>[] = [
   { title: "MODEL", cell: shortName },
   { title: "BASE", cell: ({ baseModel }) => baseModel },
@@ -33,8 +35,9 @@ export function modelsCommand(): Command {
 
 async function listModels({ project, ...options }: OutputOptions & { readonly project?: string }): Promise<void> {
   await withService(options, async ({ service, signal }) => {
-    const found = { models: await service.models.listTrainable({ project, signal }), baseModels: await service.baseModels({ signal }) };
-    printResult(options, found, function* ({ models, baseModels }) {
+    const models = await service.models.listTrainable({ project, signal });
+    const baseModels = await service.baseModels({ signal });
+    printResult(options, { models, baseModels }, function* () {
       if (models.length > 0) yield* table(models, COLUMNS);
       else yield "No trainable models yet: `whetstone train` creates one";
       yield `Base models: ${baseModels.join(", ")}`;

@@ -41,7 +41,8 @@ export function parseName(text: string, param: string): QualifiedName {
 /** Returns up to ten names as a list for an error message. */
 function listed(names: readonly string[]): string {
   if (names.length === 0) return "none";
-  return names.slice(0, MAX_LISTED).join(", ") + (names.length > MAX_LISTED ? ` and ${names.length - MAX_LISTED} more` : "");
+  const more = names.length > MAX_LISTED ? ` and ${names.length - MAX_LISTED} more` : "";
+  return names.slice(0, MAX_LISTED).join(", ") + more;
 }
 
 /**
@@ -54,7 +55,8 @@ export async function modelByName({ service, signal }: Connected, text: string, 
   const models = isId(text)
     ? (await service.models.listTrainable({ signal })).filter(({ id }) => id === text.toLowerCase())
     : await service.models.listTrainable({ ...parseName(text, "model"), signal });
-  if (models[0] !== undefined) return models[0];
+  const [model] = models;
+  if (model !== undefined) return model;
   const names = (await service.models.listTrainable({ signal })).map(shortName);
   const bases = baseModels.length === 0 ? "" : `; base models: ${listed(baseModels)}`;
   throw new NotFoundError(`The model "${text}" does not exist on this service, which has ${listed(names)}${bases}`, { param: "model" });
@@ -85,18 +87,18 @@ export async function checkpointByName(
 }
 
 /**
- * Runs a request for something that the user named by its id.
+ * Runs a request for an object that the user named by its id.
  *
- * @param what - Noun phrase with the id, such as `job "…"`.
- * @param list - Command that lists the existing ids.
+ * @param subject - Noun phrase with the id, such as `job "…"`.
+ * @param listCommand - Command that lists the existing ids, such as `jobs list`.
  * @throws NotFoundError `E_NOT_FOUND` with the remedy if the service answers 404; other errors unchanged.
  */
-export async function requireExisting<T>(what: string, list: string, request: () => Promise<T>): Promise<T> {
+export async function requireExisting<T>(subject: string, listCommand: string, request: () => Promise<T>): Promise<T> {
   try {
     return await request();
   } catch (cause) {
     if (!(cause instanceof HttpError && cause.status === 404)) throw cause;
-    throw new NotFoundError(`The ${what} does not exist on this service. List the existing ones with \`whetstone ${list}\``, {
+    throw new NotFoundError(`The ${subject} does not exist on this service. List the existing ones with \`whetstone ${listCommand}\``, {
       cause,
       param: "id",
     });
@@ -114,10 +116,11 @@ export async function findArtifact({ service, signal }: Connected, text: string)
   const [, path = "", version] = /^(?:artifact:\/\/\/)?(.*?)(?::v(\d{1,9}))?$/u.exec(text) ?? [];
   const name = parseName(path, "artifact");
   const versions = await service.artifacts.list({ ...name, signal });
-  const found = version === undefined ? versions[0] : versions.find((each) => each.version === Number(version));
-  if (found !== undefined) return service.artifacts.get(found.id, { signal });
-  const known = versions.length > 0 ? versions : await service.artifacts.list({ signal });
-  throw new NotFoundError(`The artifact "${text}" does not exist on this service, which has ${listed(known.map(({ url }) => url))}`, {
+  // The service lists the newest version first.
+  const artifact = version === undefined ? versions[0] : versions.find((each) => each.version === Number(version));
+  if (artifact !== undefined) return service.artifacts.get(artifact.id, { signal });
+  const existing = versions.length > 0 ? versions : await service.artifacts.list({ signal });
+  throw new NotFoundError(`The artifact "${text}" does not exist on this service, which has ${listed(existing.map(({ url }) => url))}`, {
     param: "artifact",
   });
 }

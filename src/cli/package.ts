@@ -1,3 +1,4 @@
+/** package.json of this package. */
 import { readFile } from "node:fs/promises";
 import { packageFile } from "../base/util/package-file.ts";
 

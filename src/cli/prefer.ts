@@ -1,3 +1,4 @@
+/** Command `whetstone prefer`: training on preference pairs. `dataset-run.ts` has the parts that it shares with `whetstone sft`. */
 import { type Command, InvalidArgumentError } from "commander";
 import type { PreferenceOptions } from "../library/client/index.ts";
 import { readPreferences, uploadPreferences } from "../library/dataset/index.ts";
@@ -7,6 +8,7 @@ import type { Connected } from "./connected.ts";
 import { datasetRunCommand, jobSettings, runOnDataset, uploadOnce, type DatasetCommandOptions } from "./dataset-run.ts";
 import { fractionOrFiles } from "./dataset.ts";
 
+/** Options of the command. */
 interface PreferCommandOptions extends DatasetCommandOptions {
   readonly validation?: number | string;
   readonly beta?: number;
@@ -27,24 +29,19 @@ export function preferCommand(): Command {
     .action(prefer);
 }
 
+/** Runs the command. */
 function prefer(files: readonly string[], options: PreferCommandOptions): Promise<void> {
   const { name } = options.model;
   return runOnDataset(options, {
     command: "prefer",
     upload: async (connected, runDir) => {
       const train = await upload(connected, files, { name, runDir });
-      const { validation } = options;
-      const validationDataUrl =
-        typeof validation === "string" ? await upload(connected, [validation], { name: `${name}-validation`, runDir }) : undefined;
-      return { train, validationDataUrl };
+      // A fraction is held out by the service.
+      if (typeof options.validation !== "string") return { train };
+      return { train, validationDataUrl: await upload(connected, [options.validation], { name: `${name}-validation`, runDir }) };
     },
-    start: ({ train, validationDataUrl }, run) =>
-      trainPreferences({
-        ...run,
-        data: train,
-        train: { ...settings(options), ...(validationDataUrl === undefined ? {} : { validationDataUrl }) },
-      }),
-    shown: {
+    start: ({ train, ...validation }, run) => trainPreferences({ ...run, data: train, train: { ...settings(options), ...validation } }),
+    metricLabels: {
       loss: "loss",
       "rewards/accuracies": "accuracy",
       "rewards/margins": "margin",
@@ -64,7 +61,8 @@ function settings(options: PreferCommandOptions): PreferenceOptions {
     referenceStep: policy === "base" ? undefined : policy,
     validationSplit: typeof validation === "number" ? validation : undefined,
   };
-  return { ...jobSettings(options), ...Object.fromEntries(Object.entries(preferenceSettings).filter(([, value]) => value !== undefined)) };
+  const givenSettings = Object.fromEntries(Object.entries(preferenceSettings).filter(([, value]) => value !== undefined));
+  return { ...jobSettings(options), ...givenSettings };
 }
 
 /** Uploads the pairs of files, unless the run directory has an equal upload. Returns the address of the artifact. */

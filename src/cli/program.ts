@@ -1,3 +1,4 @@
+/** The command line: the tree of all commands, behavior that they share, and the run of one command line. `main.ts` calls {@link run}. */
 import { Command, CommanderError, Help, Option } from "commander";
 import { artifactsCommand } from "./artifacts.ts";
 import { auditCommand } from "./audit.ts";
@@ -41,9 +42,9 @@ export function commandTree(command: Command): Command[] {
 function optionDescription(option: Option): string {
   const { defaultValue } = option;
   if (typeof defaultValue !== "object") return new Help().optionDescription(option);
-  const shown = new Option(option.flags, option.description);
-  if (option.argChoices !== undefined) shown.choices(option.argChoices);
-  return new Help().optionDescription(shown);
+  const optionWithoutDefault = new Option(option.flags, option.description);
+  if (option.argChoices !== undefined) optionWithoutDefault.choices(option.argChoices);
+  return new Help().optionDescription(optionWithoutDefault);
 }
 
 /**
@@ -102,11 +103,11 @@ export function createProgram(version: string): Command {
  * for an excess argument of its own.
  */
 function rejectUnknownSubcommands(command: Command): void {
-  const names = command.commands.map((each) => each.name());
+  const names = command.commands.map((subcommand) => subcommand.name());
   if (names.length === 0 || command.parent === null) return;
-  command.hook("preSubcommand", ({ args: [name] }, fallback) => {
+  command.hook("preSubcommand", ({ args: [name] }, subcommand) => {
     // The default subcommand takes an argument, such as the model of `checkpoints list`.
-    if (fallback.registeredArguments.length > 0) return;
+    if (subcommand.registeredArguments.length > 0) return;
     if (name === undefined || name.startsWith("-") || names.includes(name) || name === "help") return;
     command.error(`error: unknown command '${name}'\n(expected one of: ${names.join(", ")})`, {
       code: "commander.unknownCommand",
@@ -144,16 +145,19 @@ export async function run(args: readonly string[]): Promise<number> {
     rejectUnknownSubcommands(command);
     checkRequiredOptionsLast(command);
   }
-  // Read from the text, because an invalid command line has no parsed options.
-  const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
+  // Read from the text, because an invalid command line has no parsed options. Arguments after `--` belong to another program.
+  const ownArgs = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
+  const isJson = ownArgs.includes("--json");
   if (isJson) for (const command of commandTree(program)) command.configureOutput({ outputError: () => undefined });
-  let running: Command | null = null;
-  program.hook("preAction", (_, command) => void (running = command));
+  let runningCommand: Command | null = null;
+  program.hook("preAction", (_, command) => {
+    runningCommand = command;
+  });
   try {
     await program.parseAsync([...args], { from: "user" });
     return Number(process.exitCode ?? 0);
   } catch (error) {
-    if (!(error instanceof CommanderError)) return reportFailure(error, isJson, running);
+    if (!(error instanceof CommanderError)) return reportFailure(error, isJson, runningCommand);
     if (error.exitCode === 0) return 0;
     // Without --json, commander has already printed the message.
     if (isJson) reportUsageJson(error.message);

@@ -7,6 +7,7 @@ import { ConfigError } from "../base/errors.ts";
 import { packageFile } from "../base/util/package-file.ts";
 import { readPackage } from "./package.ts";
 
+/** Schema of scripts and dependencies. */
 const strings = z.record(z.string(), z.string());
 /** Schema of the members of a package.json that `init` reads; it keeps all other members. */
 const packageFacts = z.looseObject({
@@ -20,9 +21,10 @@ type ProjectPackage = z.infer<typeof packageFacts>;
 /** Prefix of the script that `npm init` writes for a package without tests. */
 const PLACEHOLDER = 'echo "Error: no test specified"';
 
-/** A package.json to write, and the scripts of the existing one that were kept. */
+/** A package.json to write. */
 interface CompletedPackage {
   readonly content: ProjectPackage;
+  /** Names of the scripts that the existing file has instead of the default ones. */
   readonly keptScripts: readonly string[];
 }
 
@@ -34,20 +36,20 @@ interface CompletedPackage {
  */
 export async function completePackage(root: string): Promise<CompletedPackage> {
   const existing = await readProject(root);
-  const wanted = await defaults(root);
-  const { test, ...others } = existing?.scripts ?? {};
-  const kept = test === undefined || test.startsWith(PLACEHOLDER) ? others : { test, ...others };
+  const defaults = await packageDefaults(root);
+  const { test, ...otherScripts } = existing?.scripts ?? {};
+  const keptScripts = test === undefined || test.startsWith(PLACEHOLDER) ? otherScripts : { test, ...otherScripts };
   const { dependencies = {}, devDependencies = {} } = existing ?? {};
   const missing = (packages: Readonly<Record<string, string>>) =>
     Object.fromEntries(Object.entries(packages).filter(([name]) => !(name in dependencies) && !(name in devDependencies)));
   return {
     content: {
       ...(existing ?? { name: packageName(root), private: true, type: "module" }),
-      scripts: { ...wanted.scripts, ...kept },
-      dependencies: { ...dependencies, ...missing(wanted.dependencies) },
-      devDependencies: { ...devDependencies, ...missing(wanted.devDependencies) },
+      scripts: { ...defaults.scripts, ...keptScripts },
+      dependencies: { ...dependencies, ...missing(defaults.dependencies) },
+      devDependencies: { ...devDependencies, ...missing(defaults.devDependencies) },
     },
-    keptScripts: Object.keys(kept).filter((name) => name in wanted.scripts),
+    keptScripts: Object.keys(keptScripts).filter((name) => name in defaults.scripts),
   };
 }
 
@@ -67,7 +69,7 @@ async function readProject(root: string): Promise<ProjectPackage | null> {
 }
 
 /** Returns the scripts and dependencies of a new project. */
-async function defaults(root: string) {
+async function packageDefaults(root: string) {
   const { dependencies, devDependencies } = await readPackage();
   const model = "--model demo/backwards";
   return {
@@ -78,7 +80,7 @@ async function defaults(root: string) {
       train: `whetstone train environment.ts ${model} --steps 10`,
       evaluate: `whetstone eval environment.ts ${model}`,
     },
-    dependencies: { whetstone: await ownSpecifier(root) },
+    dependencies: { whetstone: await whetstoneSpecifier(root) },
     devDependencies: {
       "@types/node": devDependencies["@types/node"] as string,
       tsx: dependencies["tsx"] as string,
@@ -88,18 +90,19 @@ async function defaults(root: string) {
 }
 
 /**
- * Returns the specifier with which a project installs the running package: as the project that contains it does, so that a file stays a
- * file; for a checkout, its directory.
+ * Returns the specifier with which a project installs the running package: the specifier of the project whose `node_modules` contains the
+ * package, so that a tarball stays a tarball; for a checkout, its directory.
  */
-async function ownSpecifier(root: string): Promise<string> {
-  const self = dirname(fileURLToPath(packageFile("package.json")));
-  const parent = dirname(self);
-  if (basename(parent) !== "node_modules") return fileSpecifier(root, self);
-  const owner = dirname(parent);
-  const { dependencies, devDependencies } = (await readProject(owner)) ?? {};
-  const given = dependencies?.["whetstone"] ?? devDependencies?.["whetstone"];
-  if (given === undefined) return (await readPackage()).version;
-  return given.startsWith("file:") ? fileSpecifier(root, resolve(owner, given.slice("file:".length))) : given;
+async function whetstoneSpecifier(root: string): Promise<string> {
+  const packageRoot = dirname(fileURLToPath(packageFile("package.json")));
+  const parent = dirname(packageRoot);
+  if (basename(parent) !== "node_modules") return fileSpecifier(root, packageRoot);
+  const installingProject = dirname(parent);
+  const { dependencies, devDependencies } = (await readProject(installingProject)) ?? {};
+  const specifier = dependencies?.["whetstone"] ?? devDependencies?.["whetstone"];
+  if (specifier === undefined) return (await readPackage()).version;
+  if (!specifier.startsWith("file:")) return specifier;
+  return fileSpecifier(root, resolve(installingProject, specifier.slice("file:".length)));
 }
 
 /** Returns the specifier of a package at a path, relative to the project. */

@@ -1,3 +1,4 @@
+/** Command `whetstone report`: the HTML report of a run directory. */
 import { pathToFileURL } from "node:url";
 import { Command } from "commander";
 import { writeReport } from "../lab/report/index.ts";
@@ -6,6 +7,7 @@ import { integer } from "./arguments.ts";
 import { openBrowser } from "./open-browser.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
+/** Options of the command. */
 interface ReportOptions extends OutputOptions {
   readonly out?: string;
   readonly steps?: number;
@@ -23,6 +25,7 @@ export function reportCommand(): Command {
     .action(report);
 }
 
+/** Runs the command. */
 async function report(run: string, options: ReportOptions): Promise<void> {
   const { out, steps, open = false } = options;
   const written = await writeReport(run, { path: out, steps });

@@ -1,3 +1,4 @@
+/** Command `whetstone runs`: a table of the run directories below a folder. */
 import { relative, resolve } from "node:path";
 import { Command } from "commander";
 import { findRuns, openRun, type Run, type RunState } from "../lab/experiment/index.ts";
@@ -37,6 +38,7 @@ export function runsCommand(): Command {
     .action(list);
 }
 
+/** Runs the command. */
 async function list(this: Command, folder: string, options: OutputOptions): Promise<void> {
   const root = resolve(folder);
   // The default folder does not exist before the first run.
@@ -44,25 +46,25 @@ async function list(this: Command, folder: string, options: OutputOptions): Prom
     throw new NotFoundError(`Expected a folder with run directories at ${root}, found none`, { param: "folder" });
   }
   const dirs = await findRuns(root);
-  const found = await Promise.all(dirs.map((dir) => listed(root, dir)));
-  const time = ({ lastWritten: written }: ListedRun) => (written === null ? 0 : Date.parse(written));
-  const runs = found.toSorted((a, b) => time(b) - time(a));
+  const listedRuns = await Promise.all(dirs.map((dir) => listedRun(root, dir)));
+  const timeOf = ({ lastWritten }: ListedRun) => (lastWritten === null ? 0 : Date.parse(lastWritten));
+  const runs = listedRuns.toSorted((a, b) => timeOf(b) - timeOf(a));
   printResult(options, { folder: root, runs }, function* () {
     if (runs.length === 0) {
       yield `no run below ${root}`;
       return;
     }
-    const number = (value: number | null) => (value === null ? "" : value.toFixed(4));
+    const rewardText = (value: number | null) => (value === null ? "" : value.toFixed(4));
     yield* table(runs, [
       { title: "run", cell: ({ run }) => run, isWhole: true },
       { title: "kind", cell: ({ kind }) => kind ?? "" },
       { title: "state", cell: ({ state }) => state },
       { title: "steps", cell: ({ steps }) => String(steps ?? ""), align: "right" },
-      { title: "reward", cell: ({ reward }) => number(reward), align: "right" },
-      { title: "eval", cell: ({ evaluationReward: reward }) => number(reward), align: "right" },
+      { title: "reward", cell: ({ reward }) => rewardText(reward), align: "right" },
+      { title: "eval", cell: ({ evaluationReward }) => rewardText(evaluationReward), align: "right" },
       {
         title: "age",
-        cell: (run) => (run.lastWritten === null ? "" : formatDuration(Math.max(0, Date.now() - time(run)))),
+        cell: (run) => (run.lastWritten === null ? "" : formatDuration(Math.max(0, Date.now() - timeOf(run)))),
         align: "right",
       },
       { title: "size", cell: ({ sizeBytes: bytes }) => formatBytes(bytes), align: "right" },
@@ -72,7 +74,7 @@ async function list(this: Command, folder: string, options: OutputOptions): Prom
 }
 
 /** Returns the row of a run directory, also of a damaged one. */
-async function listed(root: string, dir: string): Promise<ListedRun> {
+async function listedRun(root: string, dir: string): Promise<ListedRun> {
   const shared = { run: relative(root, dir) || ".", sizeBytes: await directorySize(dir) };
   try {
     const run = await openRun(dir);

@@ -1,5 +1,7 @@
+/** Command `whetstone serve`: the service in the foreground. `engine-options.ts` has the options of engine and upstream. */
 import { join } from "node:path";
 import { Command, InvalidArgumentError, Option } from "commander";
+import { deferred } from "../base/util/deferred.ts";
 import { logLine } from "../base/util/output.ts";
 import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
 import { type OutputOptions, printResult } from "./output.ts";
@@ -8,6 +10,7 @@ import { ConfigError } from "../base/errors.ts";
 import type { RequestRecord, RunningService, ServiceLogger, TlsFiles } from "../service/index.ts";
 import { addEngineOptions, engineOf, type EngineFlags, upstreamOf } from "./engine-options.ts";
 
+/** Options of the command. */
 interface ServeOptions extends EngineFlags, OutputOptions {
   readonly host: string;
   readonly port: number;
@@ -43,6 +46,7 @@ function parseTime(text: string): number {
   return Number(digits) * factor;
 }
 
+/** Parses a port. */
 function parsePort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
   if (!(port <= 65535)) throw new InvalidArgumentError("Expected a port from 0 to 65535 (0 = any free one).");
@@ -91,17 +95,21 @@ export function serveCommand(): Command {
     .action(serve);
 }
 
+/** Runs the command: registers the signal handlers, then runs the service until a signal stops it. */
 async function serve(options: ServeOptions): Promise<void> {
-  let release = (): void => {};
-  // Registered before the start, so that an interrupt during a long recovery is not lost.
-  let reload = (): void => {};
+  /** Reads the certificate again; does nothing before the service has started. */
+  let reloadCertificate = (): void => {};
   // Without a terminal, SIGHUP asks a server to read its certificate again.
-  const onHangUp = options.tlsCert === undefined || process.stdin.isTTY ? undefined : () => reload();
-  const stop = new Promise<StopReason>((resolve) => (release = onStop(resolve, onHangUp)));
+  const onHangUp = options.tlsCert === undefined || process.stdin.isTTY ? undefined : () => reloadCertificate();
+  // Registered before the start, so that an interrupt during a long recovery is not lost.
+  const stop = deferred<StopReason>();
+  const removeHandlers = onStop((reason) => stop.resolve(reason), onHangUp);
   try {
-    await serveUntil(stop, options, (service) => (reload = () => void service.reloadCertificate()));
+    await serveUntil(stop.promise, options, (service) => {
+      reloadCertificate = () => void service.reloadCertificate();
+    });
   } finally {
-    release();
+    removeHandlers();
   }
 }
 
@@ -135,8 +143,9 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions, onSt
   const tls = tlsOf(options);
   await startTracing(options);
   // Connecting to the server of an engine may take minutes. Until then nothing needs a clean shutdown, so that a signal ends the process.
-  const engine = await Promise.race([engineOf(options), stop]);
-  if (typeof engine === "string") return exitNow(engine);
+  const engineOrReason = await Promise.race([engineOf(options), stop]);
+  if (typeof engineOrReason === "string") return exitNow(engineOrReason);
+  const engine = engineOrReason;
   const embeddedEngine = {
     baseModels: options.baseModel,
     allowedBaseRoots: options.baseRoot,
@@ -176,13 +185,14 @@ async function serveUntil(stop: Promise<StopReason>, options: ServeOptions, onSt
   onStart(service);
   const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
   const keySource = isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key");
+  const uiCommand = options.dataDir === undefined ? "whetstone ui" : `whetstone ui --data-dir ${options.dataDir}`;
   printResult(options, { url: service.url, dataDir: service.dataDir, keySource }, ({ url }) => [
     `Listening on ${url}`,
     `API key: ${keySource}`,
-    `Dashboard: ${url}/ui/, opened and logged in by \`whetstone ui${options.dataDir === undefined ? "" : ` --data-dir ${options.dataDir}`}\``,
+    `Dashboard: ${url}/ui/, opened and logged in by \`${uiCommand}\``,
   ]);
   const reason = await stop;
-  const what = reason === "parent-exit" ? "The package manager that started the service has ended" : `${reason} received`;
-  logLine(`${what}: finishing requests; send SIGTERM again to stop now`);
+  const event = reason === "parent-exit" ? "The package manager that started the service has ended" : `${reason} received`;
+  logLine(`${event}: finishing requests; send SIGTERM again to stop now`);
   await service.close({ graceMs: 10_000 });
 }

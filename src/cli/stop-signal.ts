@@ -1,3 +1,5 @@
+/** Signals that stop a command, also in programs that a package manager has started. */
+
 /** Interval in milliseconds between two checks of the parent process. */
 const PARENT_POLL_MS = 250;
 
@@ -8,8 +10,8 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 export type StopReason = NodeJS.Signals | "parent-exit";
 
 /**
- * Calls `stop` once, at the first SIGINT, SIGTERM or SIGHUP (unless `onHangUp` is given), or when the package manager that started this process has exited. A second
- * signal ends the process at once, by the signal itself.
+ * Calls `stop` once, at the first SIGINT, SIGTERM or SIGHUP (unless `onHangUp` is given), or when the package manager that started this
+ * process has exited. A second signal ends the process at once, by the signal itself.
  *
  * npm starts scripts through a shell and sends SIGTERM only to the shell, which exits without forwarding the signal; the program would
  * continue without its parent. Therefore, in a program started by npm, npx, pnpm or yarn (`npm_lifecycle_event` is set), the exit of the
@@ -21,7 +23,7 @@ export type StopReason = NodeJS.Signals | "parent-exit";
 export function onStop(stop: (reason: StopReason) => void, onHangUp?: () => void): () => void {
   let isStopping = false;
   const stopOnce = (reason: StopReason) => {
-    clearInterval(poll);
+    clearInterval(parentPoll);
     if (isStopping) {
       if (reason !== "parent-exit") exitNow(reason);
       return;
@@ -36,16 +38,16 @@ export function onStop(stop: (reason: StopReason) => void, onHangUp?: () => void
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
   const parent = process.ppid;
-  let poll: NodeJS.Timeout | undefined;
+  let parentPoll: NodeJS.Timeout | undefined;
   if (process.env["npm_lifecycle_event"] !== undefined) {
-    poll = setInterval(() => {
+    parentPoll = setInterval(() => {
       if (process.ppid === parent) return;
       ignoreClosedOutput();
       stopOnce("parent-exit");
     }, PARENT_POLL_MS).unref();
   }
   return () => {
-    clearInterval(poll);
+    clearInterval(parentPoll);
     for (const signal of SIGNALS) process.off(signal, onSignal);
   };
 }
@@ -57,7 +59,8 @@ function ignoreClosedOutput(): void {
 
 /** Returns the exit code of an unhandled signal: 130 for SIGINT, 129 for SIGHUP, else 143. */
 export function exitCodeOf(reason: StopReason): number {
-  return reason === "SIGINT" ? 130 : reason === "SIGHUP" ? 129 : 143;
+  if (reason === "SIGINT") return 130;
+  return reason === "SIGHUP" ? 129 : 143;
 }
 
 /**

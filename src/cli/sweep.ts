@@ -1,3 +1,4 @@
+/** Command `whetstone sweep`: one training run per combination of settings and seed, recorded in one directory. */
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -21,6 +22,7 @@ import { startRun } from "./settings/run.ts";
 import { readSweep } from "./settings/sweep-file.ts";
 import { table } from "./table.ts";
 
+/** Options of the command. */
 interface SweepOptions extends EnvironmentOptions, OutputOptions, BrokerFlags {
   readonly sweep: string;
   readonly model: ModelName;
@@ -28,7 +30,7 @@ interface SweepOptions extends EnvironmentOptions, OutputOptions, BrokerFlags {
   readonly parallel: number;
 }
 
-/** Max characters of a model's name. */
+/** Max characters of a model's name, as the service accepts it. */
 const MAX_NAME = 128;
 
 /** Result of one run of a sweep, which `cell.json` records. */
@@ -53,6 +55,7 @@ export function sweepCommand(): Command {
   return addSettings(command).action(run);
 }
 
+/** Runs the command. */
 async function run(file: string, options: SweepOptions, command: Command): Promise<void> {
   const { model, parallel } = options;
   const settings = await settingsOfCommand(command);
@@ -69,10 +72,11 @@ async function run(file: string, options: SweepOptions, command: Command): Promi
     async (connected) => {
       const train = async ({ name, dir: runDir, settings: varied, seed, signal }: CellContext<NamedValues>): Promise<CellValue> => {
         // A list of combinations is a grid with the one setting `settings`.
-        const own = (isList ? varied["settings"] : varied) as NamedValues;
-        const { steps = settings.steps, ...others } = withSettings(settings, own);
+        const cellSettings = (isList ? varied["settings"] : varied) as NamedValues;
+        const { steps = settings.steps, ...otherSettings } = withSettings(settings, cellSettings);
         const subject = { name: { project: model.project, name: cellModel(model.name, name, seed) }, environment, runDir, broker };
-        return valueOf(await (await startRun({ ...connected, signal }, subject, { ...others, steps, seed })).done);
+        const trainingRun = await startRun({ ...connected, signal }, subject, { ...otherSettings, steps, seed });
+        return valueOf(await trainingRun.done);
       };
       const { signal } = connected;
       const result = await sweep<typeof grid, CellValue>({ dir, grid, seeds, concurrency: parallel, run: train, onCell: report, signal });
@@ -115,10 +119,11 @@ function cellModel(model: string, cell: string, seed: number): string {
 
 /** Returns the result of a run to record. */
 function valueOf({ steps, checkpointStep, metrics, evaluation }: RunResult): CellValue {
-  const evaluated = evaluation?.["eval/reward/mean"] ?? null;
-  return { steps, checkpoint: checkpointStep, "reward/mean": metrics["reward/mean"] ?? null, "eval/reward/mean": evaluated };
+  const evalReward = evaluation?.["eval/reward/mean"] ?? null;
+  return { steps, checkpoint: checkpointStep, "reward/mean": metrics["reward/mean"] ?? null, "eval/reward/mean": evalReward };
 }
 
+/** Logs the end of a run. */
 function report({ name, state, error }: CellResult<unknown, unknown>): void {
   logLine(`${name}: ${state}${error === null ? "" : `: ${error.message}`}`);
 }
@@ -136,19 +141,21 @@ function comparisonOf(result: SweepResult<NamedValues, CellValue>): ReturnType<t
 function* lines(result: SweepResult<NamedValues, CellValue>): Generator<string> {
   const { columns, rows } = result.table();
   const text = (value: unknown) => (value === null || value === undefined ? "" : String(value));
-  const shown = columns.filter((name) => rows.some((row) => text(row[name]) !== ""));
+  const filledColumns = columns.filter((name) => rows.some((row) => text(row[name]) !== ""));
   const digits = (value: unknown) =>
     typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(5))) : text(value);
   yield* table(
     rows,
-    shown.map((title) => ({
+    filledColumns.map((title) => ({
       title,
       cell: (row) => digits(row[title]),
       align: rows.every((row) => typeof row[title] === "number") ? "right" : "left",
     })),
   );
   const comparison = comparisonOf(result);
-  if (comparison !== null) yield "";
-  if (comparison !== null) yield* comparisonLines(comparison);
+  if (comparison !== null) {
+    yield "";
+    yield* comparisonLines(comparison);
+  }
   if (result.failed.length > 0) yield `${plural(result.failed.length, "run")} failed; start the same command again to repeat them`;
 }

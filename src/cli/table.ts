@@ -1,3 +1,4 @@
+/** Layout of tables and lists of fields in terminal columns. */
 import truncatedWidth from "fast-string-truncated-width";
 import { encodeLine, terminalWidth } from "../base/util/output.ts";
 
@@ -40,7 +41,7 @@ export function table<T>(rows: readonly T[], columns: readonly TableColumn<T>[],
   const cells = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ cell }) => encodeLine(cell(row))))];
   const widths = columns.map((_, index) => Math.max(...cells.map((line) => widthOf(line[index] ?? ""))));
   const shrinkable = columns.flatMap(({ isWhole }, index) => (isWhole === true ? [] : [index]));
-  let excess = widths.reduce((sum, each) => sum + each + GAP, -GAP) - width;
+  let excess = widths.reduce((sum, columnWidth) => sum + columnWidth + GAP, -GAP) - width;
   while (excess > 0) {
     const [widest] = shrinkable.toSorted((a, b) => (widths[b] ?? 0) - (widths[a] ?? 0));
     if (widest === undefined || (widths[widest] ?? 0) <= MIN_WIDTH) break;
@@ -48,12 +49,13 @@ export function table<T>(rows: readonly T[], columns: readonly TableColumn<T>[],
     excess -= 1;
   }
   return cells.map((line) => {
-    const padded = line.map((text, index) => {
-      const cut = fit(text, widths[index] ?? 0);
-      const padding = " ".repeat(Math.max(0, (widths[index] ?? 0) - widthOf(cut)));
+    const paddedCells = line.map((text, index) => {
+      const columnWidth = widths[index] ?? 0;
+      const cut = fit(text, columnWidth);
+      const padding = " ".repeat(Math.max(0, columnWidth - widthOf(cut)));
       return columns[index]?.align === "right" ? padding + cut : cut + padding;
     });
-    return padded.join(" ".repeat(GAP)).trimEnd();
+    return paddedCells.join(" ".repeat(GAP)).trimEnd();
   });
 }
 

@@ -1,3 +1,4 @@
+/** Times in the output of commands. */
 import { formatDuration } from "../base/util/units.ts";
 
 /** Returns an ISO time as local time to the minute: `2026-11-22 17:03`; `-` for null. */
@@ -11,5 +12,6 @@ export function formatTime(iso: string | null): string {
 /** Returns the time between two ISO times, or until now if there is no end; `-` without a start. */
 export function formatElapsed(start: string | null, end: string | null): string {
   if (start === null) return "-";
-  return formatDuration((end === null ? Date.now() : Date.parse(end)) - Date.parse(start));
+  const endMs = end === null ? Date.now() : Date.parse(end);
+  return formatDuration(endMs - Date.parse(start));
 }

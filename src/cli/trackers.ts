@@ -20,11 +20,10 @@ export const TRACKER_OPTION = "--tracker <name[=address]>";
 export const TRACKER_DESCRIPTION = "csv[=file], tensorboard[=directory], mlflow[=url] or trackio[=url]; can be given again";
 
 /** Parses a value of the repeatable option. */
-export function trackerChoice(text: string, before: readonly TrackerChoice[]): TrackerChoice[] {
-  const [name = "", ...rest] = text.split("=");
+export function trackerChoice(text: string, previous: readonly TrackerChoice[]): TrackerChoice[] {
+  const [, name = text, address] = /^([^=]*)=(.*)$/su.exec(text) ?? [];
   const create = TRACKERS[name];
-  const address = rest.length === 0 ? undefined : rest.join("=");
   if (create === undefined || address === "")
     throw new InvalidArgumentError(`Expected one of ${Object.keys(TRACKERS).join(", ")}, with an address after = if needed.`);
-  return [...before, () => create(address)];
+  return [...previous, () => create(address)];
 }

@@ -1,3 +1,4 @@
+/** Command `whetstone train`: reinforcement learning on an environment. */
 import { Command } from "commander";
 import { eventToDisk } from "../run/events.ts";
 import { logLine, printLine } from "../base/util/output.ts";
@@ -11,6 +12,7 @@ import { addSettings, settingsOfCommand } from "./settings/options.ts";
 import { startRun } from "./settings/run.ts";
 import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
+/** Options of the command, without the settings of the run. */
 interface TrainOptions extends EnvironmentOptions, OutputOptions, BrokerFlags {
   readonly model: ModelName;
   readonly runDir?: string;
@@ -32,6 +34,7 @@ export function trainCommand(): Command {
     .action(train);
 }
 
+/** Runs the command. */
 async function train(file: string, options: TrainOptions, command: Command): Promise<void> {
   const settings = await settingsOfCommand(command);
   const broker = await brokerOfRun(options, settings.workers);

@@ -1,13 +1,16 @@
+/** Command `whetstone ui`: a link to the dashboard of a running service, or of one that the command starts. */
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Command } from "commander";
 import { z } from "zod";
 import { runningService } from "../library/client/embedded.ts";
 import { ArgumentError, ConfigError, NotFoundError } from "../base/errors.ts";
+import { deferred } from "../base/util/deferred.ts";
 import { openBrowser } from "./open-browser.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { onStop } from "./stop-signal.ts";
 
+/** Options of the command. */
 interface UiOptions extends OutputOptions {
   readonly dataDir?: string;
   readonly open: boolean;
@@ -19,7 +22,9 @@ interface Address {
   readonly apiKey: string;
 }
 
+/** Answer of `POST /ui/api/links`. */
 const linkAnswer = z.looseObject({ url: z.string(), expires: z.string() });
+/** Answer of a rejected request. */
 const errorAnswer = z.looseObject({ error: z.looseObject({ message: z.string() }) });
 
 /** Creates the command `whetstone ui`, which prints a one-time link to the dashboard and opens it in the browser. */
@@ -32,29 +37,30 @@ export function uiCommand(): Command {
     .action(run);
 }
 
+/** Runs the command: finds the service that runs, or starts one until a signal stops the command. */
 async function run(directories: readonly string[], options: UiOptions): Promise<void> {
   const { dataDir } = options;
   const paths = directories.map((path) => resolve(path));
-  const remote = configured(dataDir);
-  if (remote === null) for (const path of paths) await requireDirectory(path);
-  const running = remote ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
+  const configured = configuredService(dataDir);
+  if (configured === null) for (const path of paths) await requireDirectory(path);
+  const running = configured ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
   if (running !== null) return show(running, paths, options);
-  let release = () => {};
-  const stop = new Promise<void>((stopped) => (release = onStop(() => stopped())));
+  const stop = deferred<void>();
+  const removeHandlers = onStop(() => stop.resolve());
   // Imported lazily: a service that runs already needs no native binary.
   const { startService } = await import("../service/index.ts");
   const service = await startService({ dataDir });
   try {
     await show(service, paths, options);
-    await stop;
+    await stop.promise;
   } finally {
     await service.close();
-    release();
+    removeHandlers();
   }
 }
 
 /** Returns the service that `WHETSTONE_BASE_URL` names; null if the variable is unset or `--data-dir` is given. */
-function configured(dataDir: string | undefined): Address | null {
+function configuredService(dataDir: string | undefined): Address | null {
   const url = process.env["WHETSTONE_BASE_URL"]?.trim();
   if (url === undefined || url === "" || dataDir !== undefined) return null;
   const apiKey = keyFromEnvironment();
@@ -77,10 +83,10 @@ async function show(service: Address, paths: readonly string[], options: UiOptio
 
 /** Checks a directory on the machine of the service. The service does not report which paths exist. */
 async function requireDirectory(path: string): Promise<void> {
-  const found = await stat(path).catch((error: unknown) => {
+  const stats = await stat(path).catch((error: unknown) => {
     throw new NotFoundError(`Expected a directory with training runs; ${path} does not exist`, { cause: error, param: "paths" });
   });
-  if (!found.isDirectory()) throw new ArgumentError(`Expected a directory with training runs, got the file ${path}`, { param: "paths" });
+  if (!stats.isDirectory()) throw new ArgumentError(`Expected a directory with training runs, got the file ${path}`, { param: "paths" });
 }
 
 /** Sends a request and returns the JSON of the answer. @throws ConfigError `E_CONFIG` if the service does not answer or rejects it. */

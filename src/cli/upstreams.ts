@@ -1,3 +1,4 @@
+/** Command `whetstone upstreams`: servers that sample for a service. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { Command } from "commander";
 import type { UpstreamInfo } from "../library/client/index.ts";
@@ -5,9 +6,10 @@ import { serviceCommand, withService } from "./connected.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { table, type TableColumn } from "./table.ts";
 
-/** Milliseconds between two looks at the requests of a drained server. */
+/** Interval in milliseconds at which `drain --wait` reads the number of requests in progress. */
 const POLL_MS = 500;
 
+/** Columns of the list. */
 const COLUMNS: readonly TableColumn<UpstreamInfo>[] = [
   { title: "URL", cell: ({ url }) => url, isWhole: true },
   { title: "STATUS", cell: ({ status }) => status },
@@ -31,6 +33,7 @@ export function upstreamsCommand(): Command {
     .addCommand(resume);
 }
 
+/** Returns the servers as a table, or a remedy without any. */
 function describeServers(servers: readonly UpstreamInfo[]): string[] {
   if (servers.length === 0) return ["The service has no upstream servers: `whetstone serve --upstream <url>` adds them"];
   return table(servers, COLUMNS);

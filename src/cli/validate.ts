@@ -1,3 +1,4 @@
+/** Command `whetstone validate`: checks an environment without a model. */
 import { Command } from "commander";
 import { validate } from "../library/environment/index.ts";
 import { integer } from "./arguments.ts";
@@ -13,14 +14,17 @@ export function validateCommand(): Command {
     .action(run);
 }
 
+/** Runs the command. */
 async function run(file: string, { count, ...options }: EnvironmentOptions & OutputOptions & { readonly count: number }): Promise<void> {
   const environment = await loadEnvironment(file, options);
   const validation = await validate(environment, { count });
   printResult(options, validation, function* ({ isValid, expected, findings, scores }) {
     for (const { severity, count: total, message, examples } of findings)
       yield `${severity}: ${message} (${total}; ${examples.join(", ")})`;
-    for (const name of Object.keys(scores[0]?.rewards ?? {}))
-      yield `${name}: ${(scores.reduce((sum, { rewards }) => sum + (rewards[name] ?? 0), 0) / scores.length).toFixed(4)} for right answers`;
+    for (const name of Object.keys(scores[0]?.rewards ?? {})) {
+      const mean = scores.reduce((sum, { rewards }) => sum + (rewards[name] ?? 0), 0) / scores.length;
+      yield `${name}: ${mean.toFixed(4)} for right answers`;
+    }
     yield `${environment.name}: ${isValid ? "valid" : "not valid"}; ${plural(scores.length, "right answer")} held to a reward of ${expected}`;
   });
   if (!validation.isValid) process.exitCode = EXIT_FAILURE;

@@ -1,3 +1,4 @@
+/** Command `whetstone verify`: checks stored files against their digests, without a running service. */
 import { Command } from "commander";
 import type { FileFinding } from "../service/stored-files/verify.ts";
 import { formatBytes, formatDuration } from "../base/util/units.ts";
@@ -14,20 +15,22 @@ export function verifyCommand(): Command {
     .action(run);
 }
 
+/** Options of the command. */
 interface VerifyOptions extends OutputOptions {
   readonly dataDir?: string;
   readonly storage?: string;
   readonly database?: string;
 }
 
+/** Runs the command. */
 async function run({ dataDir, storage, database, ...options }: VerifyOptions): Promise<void> {
   // Imported lazily: `--help` needs no native binary.
   const { defaultDataDirectory } = await import("../service/disk/data-directory.ts");
   const { databaseUrl } = await import("../service/store/open-database.ts");
   const { verifyDataDirectory } = await import("../service/stored-files/verify.ts");
-  const found = await verifyDataDirectory(dataDir ?? defaultDataDirectory(), { storage, database: databaseUrl(database) });
-  const intact = found.missing.length + found.damaged.length === 0;
-  printResult(options, { intact, ...found }, function* (result) {
+  const report = await verifyDataDirectory(dataDir ?? defaultDataDirectory(), { storage, database: databaseUrl(database) });
+  const intact = report.missing.length + report.damaged.length === 0;
+  printResult(options, { intact, ...report }, function* (result) {
     const list = (state: string, findings: readonly FileFinding[]) => findings.map(({ path, subject }) => `${state}: ${path} (${subject})`);
     yield* list("missing", result.missing);
     yield* list("damaged", result.damaged);

@@ -1,3 +1,4 @@
+/** Command `whetstone worker`: plays rollouts of training runs in a process of its own, and prints its progress. */
 import { Command } from "commander";
 import { runWorker, type WorkerEvent, type WorkerResult } from "../library/environment/index.ts";
 import { describeException } from "../library/rollout/failure.ts";
@@ -8,6 +9,7 @@ import { addDataDir, withService } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironments } from "./environment-file.ts";
 import { type OutputOptions, plural } from "./output.ts";
 
+/** Options of the command. */
 interface WorkerCommandOptions extends EnvironmentOptions, OutputOptions, BrokerFlags {
   readonly service?: string;
   readonly dataDir?: string;
@@ -45,6 +47,7 @@ export function workerCommand(): Command {
     .action(playRollouts);
 }
 
+/** Runs the command. */
 async function playRollouts(file: string, options: WorkerCommandOptions): Promise<void> {
   const { concurrency, name, plan, lease, idleExit, grace, json = false } = options;
   const environments = await loadEnvironments(file, options);
@@ -93,6 +96,7 @@ class Progress {
     this.#url = url;
   }
 
+  /** Adds an event to the counts. The start is printed at once. */
   record(event: WorkerEvent): void {
     switch (event.type) {
       case "worker-start":
@@ -117,11 +121,13 @@ class Progress {
     this.#hasChanged = true;
   }
 
+  /** Prints the counts, if an event has changed them since the last line. */
   print(): void {
     if (!this.#hasChanged) return;
     const scored = this.#delivered - this.#failed;
     const reward = scored === 0 ? "" : `, mean reward ${(this.#rewardSum / scored).toFixed(4)}`;
-    logLine(`${plural(this.#delivered, "rollout")}, ${this.#failed} failed${reward}${this.#problem === null ? "" : `; ${this.#problem}`}`);
+    const problem = this.#problem === null ? "" : `; ${this.#problem}`;
+    logLine(`${plural(this.#delivered, "rollout")}, ${this.#failed} failed${reward}${problem}`);
     this.#problem = null;
     this.#hasChanged = false;
   }
