@@ -21,13 +21,15 @@ export interface ElementEncoder {
 
 /** Elements of a block of Q8_0. */
 const Q8_BLOCK = 32;
+/** Bytes of a block of Q8_0: a float16 scale and the elements. */
+const Q8_BLOCK_BYTES = Q8_BLOCK + 2;
 
 /** Encoders by element type. */
 export const ENCODERS: Readonly<Record<ExportDtype, ElementEncoder>> = {
   float32: { blockLength: 1, blockBytes: 4, encode: (values) => new Uint8Array(values.buffer, values.byteOffset, values.byteLength) },
   float16: { blockLength: 1, blockBytes: 2, encode: encodeFloat16 },
-  bfloat16: { blockLength: 1, blockBytes: 2, encode: toBfloat16 },
-  q8_0: { blockLength: Q8_BLOCK, blockBytes: Q8_BLOCK + 2, encode: toQ8 },
+  bfloat16: { blockLength: 1, blockBytes: 2, encode: encodeBfloat16 },
+  q8_0: { blockLength: Q8_BLOCK, blockBytes: Q8_BLOCK_BYTES, encode: encodeQ8 },
 };
 
 /** Returns the encoded size of `count` elements in bytes. */
@@ -40,12 +42,13 @@ function bitsOf(values: Float32Array): Uint32Array {
   return new Uint32Array(values.buffer, values.byteOffset, values.length);
 }
 
+/** Returns the bytes of 16-bit elements, in little-endian order as every supported platform has it. */
 function bytesOf(elements: Uint16Array): Uint8Array {
   return new Uint8Array(elements.buffer);
 }
 
-/** Encodes to the upper 16 bits of float32. */
-function toBfloat16(values: Float32Array): Uint8Array {
+/** Encodes to the upper 16 bits of float32, rounded to nearest, ties to even. */
+function encodeBfloat16(values: Float32Array): Uint8Array {
   const encoded = Uint16Array.from(bitsOf(values), (bits) => (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16);
   requireRange(values, encoded, 0x7f80, "bfloat16");
   return bytesOf(encoded);
@@ -58,9 +61,9 @@ function encodeFloat16(values: Float32Array): Uint8Array {
   return bytesOf(encoded);
 }
 
-/** Requires that no finite value was rounded to infinity, which has all exponent bits set. */
-function requireRange(values: Float32Array, encoded: Uint16Array, exponent: number, type: string): void {
-  const index = encoded.findIndex((bits) => (bits & exponent) === exponent);
+/** Requires that no finite value was rounded to infinity, which has all bits of `exponentMask` set. */
+function requireRange(values: Float32Array, encoded: Uint16Array, exponentMask: number, type: string): void {
+  const index = encoded.findIndex((bits) => (bits & exponentMask) === exponentMask);
   if (index >= 0)
     throw new UnsupportedError(`Expected weights in the range of ${type}, got ${values[index]} at element ${index}: export another dtype`, {
       param: "dtype",
@@ -72,22 +75,22 @@ function requireRange(values: Float32Array, encoded: Uint16Array, exponent: numb
  *
  * @source https://github.com/ggml-org/ggml, `quantize_row_q8_0_ref`
  */
-function toQ8(values: Float32Array): Uint8Array {
+function encodeQ8(values: Float32Array): Uint8Array {
   const blocks = values.length / Q8_BLOCK;
   const scales = new Float32Array(blocks);
-  const encoded = new Uint8Array(blocks * (Q8_BLOCK + 2));
+  const encoded = new Uint8Array(blocks * Q8_BLOCK_BYTES);
   for (let block = 0; block < blocks; block++) {
     const start = block * Q8_BLOCK;
-    let max = 0;
-    for (let i = start; i < start + Q8_BLOCK; i++) max = Math.max(max, Math.abs(values[i]!));
-    scales[block] = max / 127;
+    let maxMagnitude = 0;
+    for (let i = start; i < start + Q8_BLOCK; i++) maxMagnitude = Math.max(maxMagnitude, Math.abs(values[i]!));
+    scales[block] = maxMagnitude / 127;
     const inverse = scales[block] === 0 ? 0 : Math.fround(1 / scales[block]!);
     for (let i = 0; i < Q8_BLOCK; i++) {
       const scaled = Math.fround(values[start + i]! * inverse);
-      encoded[block * (Q8_BLOCK + 2) + 2 + i] = Math.sign(scaled) * Math.floor(Math.abs(scaled) + 0.5);
+      encoded[block * Q8_BLOCK_BYTES + 2 + i] = Math.sign(scaled) * Math.floor(Math.abs(scaled) + 0.5);
     }
   }
   const halves = encodeFloat16(scales);
-  for (let block = 0; block < blocks; block++) encoded.set(halves.subarray(block * 2, block * 2 + 2), block * (Q8_BLOCK + 2));
+  for (let block = 0; block < blocks; block++) encoded.set(halves.subarray(block * 2, block * 2 + 2), block * Q8_BLOCK_BYTES);
   return encoded;
 }

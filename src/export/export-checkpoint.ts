@@ -16,7 +16,9 @@ import { writeTarget } from "./target.ts";
  */
 export type ExportFormat = "huggingface" | "peft" | "gguf" | "gguf-adapter";
 
+/** Valid values of the option `format`. */
 const FORMATS: readonly string[] = ["huggingface", "peft", "gguf", "gguf-adapter"] satisfies ExportFormat[];
+/** Valid values of the option `dtype`. */
 const DTYPES: readonly string[] = ["float32", "float16", "bfloat16", "q8_0"];
 
 /** Options of {@link exportCheckpoint}. */
@@ -70,6 +72,7 @@ export interface ExportResult {
 
 /** Formats of models with an adapter, which write the adapter alone. */
 const ADAPTER_FORMATS: ReadonlySet<ExportFormat> = new Set(["peft", "gguf-adapter"]);
+/** Formats of llama.cpp. */
 const GGUF_FORMATS: ReadonlySet<ExportFormat> = new Set(["gguf", "gguf-adapter"]);
 /** Folder of the base model in a downloaded archive. */
 const BASE_FOLDER = "base";
@@ -112,6 +115,7 @@ export async function exportCheckpoint(model: Model, path: string, options: Expo
   const needsBase = model.lora !== null && format !== "peft";
   const name = `${model.entity}/${model.project}/${model.name}`;
   const warnings = await writeTarget(path, { force }, async (scratch, output): Promise<readonly string[]> => {
+    // A checkpoint of an adapter is stored in PEFT layout, so that its download is the export.
     const downloaded = format === "peft" ? output : join(scratch, DOWNLOAD);
     const includeBase = needsBase && base === undefined;
     await model.service.checkpoints.download(model.id, step, downloaded, { includeBase, signal, timeoutMs });
@@ -148,6 +152,7 @@ export async function exportCheckpoint(model: Model, path: string, options: Expo
   };
 }
 
+/** Checks that the options fit the format and the model. @throws ArgumentError `E_ARGUMENT` naming the option. */
 function checkOptions(model: Model, format: ExportFormat, { dtype, base, preTokenizer, tokenizer }: ExportOptions): void {
   const refuse = (param: string, message: string): never => {
     throw new ArgumentError(message, { param });
@@ -168,11 +173,10 @@ function checkOptions(model: Model, format: ExportFormat, { dtype, base, preToke
   } else if (tokenizer === false && preTokenizer !== undefined) {
     refuse("preTokenizer", "Expected no `preTokenizer` without a tokenizer");
   }
-  if (base !== undefined && (model.lora === null || format === "peft"))
-    refuse(
-      "base",
-      `Expected no \`base\`: nothing is merged for ${format === "peft" ? 'format "peft"' : `${name}, which is fully trained`}`,
-    );
+  if (base !== undefined && (model.lora === null || format === "peft")) {
+    const subject = format === "peft" ? 'format "peft"' : `${name}, which is fully trained`;
+    refuse("base", `Expected no \`base\`: nothing is merged for ${subject}`);
+  }
 }
 
 /** Returns the directory of the base model in a download. @throws UnsupportedError `E_UNSUPPORTED` if the service has sent none. */

@@ -1,4 +1,4 @@
-/** Writer of a model directory in Hugging Face layout. */
+/** Writer of a model directory in Hugging Face layout, with all weights in one safetensors file. */
 import { open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MODEL_CONFIG_FILE, MODEL_FILES, withDtype } from "../engine/onnx/model/model-files.ts";
@@ -34,14 +34,12 @@ export async function writeHuggingFace(
     if (text !== undefined) await writeFile(join(directory, name), name === MODEL_CONFIG_FILE ? withDtype(text, dtype) : text);
   }
   const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
-  let end = 0;
+  let dataEnd = 0;
   for (const { name, shape } of weights.tensors) {
-    const start = end;
-    end += encodedBytes(
-      ENCODERS[dtype],
-      shape.reduce((a, b) => a * b, 1),
-    );
-    header[name] = { dtype: SAFETENSORS_NAMES[dtype], shape, data_offsets: [start, end] };
+    const elements = shape.reduce((product, size) => product * size, 1);
+    const dataStart = dataEnd;
+    dataEnd += encodedBytes(ENCODERS[dtype], elements);
+    header[name] = { dtype: SAFETENSORS_NAMES[dtype], shape, data_offsets: [dataStart, dataEnd] };
   }
   const file = await open(join(directory, WEIGHTS_FILE), "wx");
   try {

@@ -1,4 +1,4 @@
-/** Outputs that appear only when they are complete. */
+/** Outputs of an export, which appear at their path only when they are complete. */
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -10,7 +10,7 @@ import { isMissingFile } from "../base/util/file-system-error.ts";
  *
  * @param path - Target; its parents are created.
  * @param options - `force`: replace what exists.
- * @param write - Writes the output to `join(scratch, "output")`; other files in `scratch` are deleted.
+ * @param write - Writes the output to the path `output` inside of `scratch`; other files in `scratch` are deleted. Its result is returned.
  * @throws ArgumentError `E_ARGUMENT` if the target exists and is not an empty directory, without `force`.
  */
 export async function writeTarget<T>(
@@ -41,12 +41,12 @@ export async function writeTarget<T>(
   }
 }
 
-/** Requires that the target does not exist or is an empty directory. `given` is its path in the error message. */
-async function requireFree(target: string, given: string): Promise<void> {
-  const found = await stat(target).catch(unlessMissing);
-  if (found === undefined || (found.isDirectory() && (await readdir(target)).length === 0)) return;
+/** Requires that the target does not exist or is an empty directory. `label` is its path in the error message. */
+async function requireFree(target: string, label: string): Promise<void> {
+  const existing = await stat(target).catch(unlessMissing);
+  if (existing === undefined || (existing.isDirectory() && (await readdir(target)).length === 0)) return;
   throw new ArgumentError(
-    `Expected a new path or an empty directory, '${given}' ${found.isDirectory() ? "holds files" : "exists"}; \`force\` (--force) replaces it`,
+    `Expected a new path or an empty directory, '${label}' ${existing.isDirectory() ? "holds files" : "exists"}; \`force\` (--force) replaces it`,
     { param: "path" },
   );
 }

@@ -44,16 +44,12 @@ export async function exportGgufAdapter(path: string, { base, adapter, name, dty
     ]);
     const tensors = [...weights.targets].flatMap(([target, [height, width]]): WrittenTensor[] => {
       const { name: tensor, interleavedHeads } = architecture.tensorOf(target);
-      const matrix = (which: "A" | "B", shape: readonly number[], heads: number) =>
-        ggufTensor({
-          name: `${tensor}.lora_${which.toLowerCase()}`,
-          shape,
-          dtype,
-          interleavedHeads: heads,
-          offset: 0,
-          read: () => weights.read(target, which),
-        });
-      return [matrix("A", [weights.rank, width], 0), matrix("B", [height, weights.rank], interleavedHeads)];
+      const shared = { dtype, offset: 0 };
+      const [a, b] = [() => weights.read(target, "A"), () => weights.read(target, "B")];
+      return [
+        ggufTensor({ ...shared, name: `${tensor}.lora_a`, shape: [weights.rank, width], interleavedHeads: 0, read: a }),
+        ggufTensor({ ...shared, name: `${tensor}.lora_b`, shape: [height, weights.rank], interleavedHeads, read: b }),
+      ];
     });
     await writeGguf(path, { metadata, tensors }, signal);
   } finally {

@@ -87,8 +87,8 @@ export function ggufModel(raw: RawConfig, config: ModelConfig): GgufModel {
 
 /** Requires that llama.cpp has the model's settings. @throws UnsupportedError `E_UNSUPPORTED` naming the setting. */
 function requireSupported(family: GgufFamily, raw: RawConfig, config: ModelConfig): void {
-  const refuse = (found: string): never => {
-    throw new UnsupportedError(`llama.cpp has no ${family.name} model with ${found}; export another format`, { param: "format" });
+  const refuse = (setting: string): never => {
+    throw new UnsupportedError(`llama.cpp has no ${family.name} model with ${setting}; export another format`, { param: "format" });
   };
   const { attentionBias, hasMlpBias, rope, layers, unrotatedLayers } = config;
   if (family.biases === "none" && attentionBias !== "none") refuse("biases of the attention layers (`attention_bias`)");
@@ -106,6 +106,7 @@ function requireSupported(family: GgufFamily, raw: RawConfig, config: ModelConfi
     refuse(`layers ${unrotatedLayers.join(", ") || "(none)"} without rotation (\`no_rope_layers\`)`);
 }
 
+/** Returns the metadata of linear and YaRN scaling. */
 function ropeSettings({ rope }: ModelConfig): GgufSettings {
   const type = (value: string): GgufSettings => ({ "rope.scaling.type": { type: "string", value } });
   const float32 = (value: number): MetadataValue => ({ type: "float32", value });
@@ -131,17 +132,19 @@ function ropeSettings({ rope }: ModelConfig): GgufSettings {
 /** Returns the quotients of plain and rescaled frequencies, by which llama.cpp divides its plain frequencies. */
 function llama3Factors(config: ModelConfig): Float32Array {
   const plain = ropeFrequencies({ ...config, rope: { kind: "none" } });
-  return Float32Array.from(zip(plain, ropeFrequencies(config)), ([frequency, scaled]) => frequency / scaled);
+  return Float32Array.from(zip(plain, ropeFrequencies(config)), ([plainFrequency, frequency]) => plainFrequency / frequency);
 }
 
+/** Returns the mapping of a tensor. Every tensor of a supported family has a name in GGUF. */
 function mapTensor(hubName: string, { parts, isInterleaved, gainOffset }: GgufFamily, { heads, kvHeads }: ModelConfig): MappedTensor {
-  const found = ggufTensorName(hubName, parts);
-  if (found === undefined) throw new InternalError(`Tensor ${hubName} has no name in GGUF`);
-  const rotatedHeads = found.part === "self_attn.q_proj" ? heads : found.part === "self_attn.k_proj" ? kvHeads : 0;
+  const tensorName = ggufTensorName(hubName, parts);
+  if (tensorName === undefined) throw new InternalError(`Tensor ${hubName} has no name in GGUF`);
+  const { name, part = "" } = tensorName;
+  const headsByPart: Readonly<Record<string, number>> = { "self_attn.q_proj": heads, "self_attn.k_proj": kvHeads };
   return {
-    name: found.name,
+    name,
     hubName,
-    interleavedHeads: isInterleaved ? rotatedHeads : 0,
+    interleavedHeads: isInterleaved ? (headsByPart[part] ?? 0) : 0,
     offset: hubName.endsWith("norm.weight") ? gainOffset : 0,
   };
 }
@@ -159,10 +162,10 @@ export function interleaveHeads(data: Float32Array, heads: number, rowLength: nu
   const headSize = data.length / rowLength / heads;
   for (let head = 0; head < heads; head++) {
     for (let row = 0; row < headSize; row++) {
-      const from = (head * headSize + row) * rowLength;
       const half = headSize / 2;
-      const to = (head * headSize + (row < half ? 2 * row : 2 * (row - half) + 1)) * rowLength;
-      reordered.set(data.subarray(from, from + rowLength), to);
+      const newRow = row < half ? 2 * row : 2 * (row - half) + 1;
+      const start = (head * headSize + row) * rowLength;
+      reordered.set(data.subarray(start, start + rowLength), (head * headSize + newRow) * rowLength);
     }
   }
   return reordered;

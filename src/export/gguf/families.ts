@@ -1,4 +1,7 @@
-/** Properties of the supported architectures in llama.cpp, and metadata that only some of them have. */
+/**
+ * Properties of the supported architectures in llama.cpp, and metadata that only some of them have. `base/gguf/architectures.ts` is the
+ * opposite direction.
+ */
 import { UnsupportedError } from "../../base/errors.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
 import { FUSED_PARTS, type LayerParts, POST_NORM_PARTS, PRE_NORM_PARTS, SANDWICH_NORM_PARTS } from "../../base/gguf/tensor-names.ts";
@@ -36,6 +39,7 @@ export interface GgufFamily {
   readonly settings: (raw: RawConfig, config: ModelConfig) => GgufSettings;
 }
 
+/** Properties of Llama, from which the other families derive. */
 const LLAMA: GgufFamily = {
   name: "llama",
   parts: PRE_NORM_PARTS,
@@ -51,6 +55,7 @@ const LLAMA: GgufFamily = {
 };
 /** Common properties of architectures that rotate heads in halves. */
 const HALVES: GgufFamily = { ...LLAMA, isInterleaved: false, biases: "qkv", hasRopeFactors: false };
+/** Properties of OLMo 2 and 3, which llama.cpp reads under one name. */
 const OLMO: GgufFamily = {
   ...HALVES,
   name: "olmo2",
@@ -117,6 +122,7 @@ function windowTheta(raw: RawConfig): number | undefined {
   return byType?.sliding_attention?.rope_theta;
 }
 
+/** Returns the metadata of OLMo 2 and 3. */
 function olmo(raw: RawConfig, config: ModelConfig): GgufSettings {
   const theta = windowTheta(raw);
   return { ...windowSettings(raw, config, 4), ...(theta === undefined ? {} : { "rope.freq_base_swa": float32(theta) }) };
@@ -125,13 +131,14 @@ function olmo(raw: RawConfig, config: ModelConfig): GgufSettings {
 /** Layers of the model for which llama.cpp scales attention by hidden size / heads instead of the size of a head. */
 const GEMMA_27B_LAYERS = 62;
 
+/** Returns the metadata of Gemma 3. @throws UnsupportedError `E_UNSUPPORTED` for another attention scale than llama.cpp computes with. */
 function gemma(raw: RawConfig, config: ModelConfig): GgufSettings {
   const { headSize, hiddenSize, heads, layers } = config;
-  const scaled = layers === GEMMA_27B_LAYERS ? hiddenSize / heads : headSize;
-  const given = raw["query_pre_attn_scalar"] ?? 256;
-  if (given !== scaled)
+  const expectedScalar = layers === GEMMA_27B_LAYERS ? hiddenSize / heads : headSize;
+  const scalar = raw["query_pre_attn_scalar"] ?? 256;
+  if (scalar !== expectedScalar)
     throw new UnsupportedError(
-      `llama.cpp has no gemma3 model of ${layers} layers with \`query_pre_attn_scalar\` ${String(given)}, only ${scaled}; export another format`,
+      `llama.cpp has no gemma3 model of ${layers} layers with \`query_pre_attn_scalar\` ${String(scalar)}, only ${expectedScalar}; export another format`,
       { param: "format" },
     );
   const cap = raw["final_logit_softcapping"] ?? null;
@@ -142,6 +149,7 @@ function gemma(raw: RawConfig, config: ModelConfig): GgufSettings {
   };
 }
 
+/** Returns the metadata of Granite. */
 function granite(raw: RawConfig): GgufSettings {
   return {
     "attention.scale": float32(raw["attention_multiplier"] ?? 1),
@@ -151,31 +159,36 @@ function granite(raw: RawConfig): GgufSettings {
   };
 }
 
+/** Returns the metadata of Ministral 3. */
 function ministral(raw: RawConfig): GgufSettings {
   const { llama_4_scaling_beta: beta = 0 } = (raw["rope_parameters"] ?? {}) as { readonly llama_4_scaling_beta?: number };
   return beta === 0 ? {} : { "attention.temperature_scale": float32(beta) };
 }
 
+/** Returns the metadata of Phi 3 and 4. */
 function phi(raw: RawConfig, { headSize, contextLength: engineLength }: ModelConfig): GgufSettings {
   // The engine computes sequences up to the original context length, llama.cpp also longer ones.
   const contextLength = (raw["max_position_embeddings"] ?? engineLength) as number;
   const rope = (raw["rope_parameters"] ?? raw["rope_scaling"] ?? {}) as RawConfig;
   const rotatedFraction = (rope["partial_rotary_factor"] ?? raw["partial_rotary_factor"] ?? 1) as number;
-  const original = rope["original_max_position_embeddings"] ?? raw["original_max_position_embeddings"] ?? contextLength;
+  const originalLength = (rope["original_max_position_embeddings"] ?? raw["original_max_position_embeddings"] ?? contextLength) as number;
+  const attention =
+    "long_factor" in rope ? { "rope.scaling.attn_factor": float32(longRopeAttention(rope, contextLength, originalLength)) } : {};
   return {
     "rope.dimension_count": uint32(Math.trunc(rotatedFraction * headSize)),
     context_length: uint32(contextLength),
-    "rope.scaling.original_context_length": uint32(original),
+    "rope.scaling.original_context_length": uint32(originalLength),
     // llama.cpp ignores the window of this architecture; 0 disables it.
     "attention.sliding_window": uint32(0),
-    ...("long_factor" in rope ? { "rope.scaling.attn_factor": float32(longRopeAttention(rope, contextLength, original as number)) } : {}),
+    ...attention,
   };
 }
 
 /** Returns the factor of `cos` and `sin` for rotary scaling of type "longrope". @source transformers, `_compute_longrope_parameters`. */
-function longRopeAttention(rope: RawConfig, contextLength: number, original: number): number {
-  const scale = contextLength / original;
-  return (rope["attention_factor"] ?? (scale <= 1 ? 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original)))) as number;
+function longRopeAttention(rope: RawConfig, contextLength: number, originalLength: number): number {
+  const scale = contextLength / originalLength;
+  const defaultFactor = scale <= 1 ? 1 : Math.sqrt(1 + Math.log(scale) / Math.log(originalLength));
+  return (rope["attention_factor"] ?? defaultFactor) as number;
 }
 
 /** Returns the divisors of the rotary frequencies by tensor name for rotary scaling of type "longrope"; none for other types. */

@@ -11,13 +11,13 @@ import type { Component, TokenizerFile } from "../../text/tokenizer/files.ts";
 export function preTokenizerOf({ pre_tokenizer: preTokenizer, model }: TokenizerFile): string {
   const patterns = preTokenizer === null ? null : patternsOf(preTokenizer);
   const ignoresMerges = model["ignore_merges"] === true;
-  const known = PRE_TOKENIZERS.find(
-    (each) => patterns !== null && each.patterns.join("\n") === patterns.join("\n") && each.ignoresMerges === ignoresMerges,
+  const match = PRE_TOKENIZERS.find(
+    (known) => patterns !== null && known.patterns.join("\n") === patterns.join("\n") && known.ignoresMerges === ignoresMerges,
   );
-  if (known !== undefined) return known.id;
-  const found = patterns === null ? JSON.stringify(preTokenizer) : patterns.map((pattern) => `\`${pattern}\``).join(", then ");
+  if (match !== undefined) return match.id;
+  const description = patterns === null ? JSON.stringify(preTokenizer) : patterns.map((pattern) => `\`${pattern}\``).join(", then ");
   throw new UnsupportedError(
-    `tokenizer.json: llama.cpp has no pre-tokenizer that splits text by ${found.slice(0, 1000)}${ignoresMerges ? " with `ignore_merges`" : ""}. ` +
+    `tokenizer.json: llama.cpp has no pre-tokenizer that splits text by ${description.slice(0, 1000)}${ignoresMerges ? " with `ignore_merges`" : ""}. ` +
       "Name one that splits your texts alike with the option `preTokenizer` (--pre-tokenizer), for example tekken, or export without a tokenizer (--no-tokenizer) for programs that pass token ids",
     { param: "preTokenizer" },
   );
@@ -29,7 +29,7 @@ function patternsOf(part: Component): readonly string[] | null {
     case "Sequence": {
       const parts = (part["pretokenizers"] ?? []) as readonly Component[];
       const patterns = parts.map(patternsOf);
-      return patterns.includes(null) ? null : patterns.flatMap((each) => each ?? []);
+      return patterns.includes(null) ? null : patterns.flatMap((partPatterns) => partPatterns ?? []);
     }
     case "Split": {
       const { Regex: regex } = (part["pattern"] ?? {}) as { readonly Regex?: unknown };

@@ -13,16 +13,19 @@ import type { TokenizerFile } from "../../text/tokenizer/files.ts";
  * @throws UnsupportedError `E_UNSUPPORTED` for merges that are not in the style of SentencePiece.
  */
 export function mergeScores({ model: { vocab, merges } }: TokenizerFile, tokens: readonly string[]): number[] {
+  /** Rank of each merged token, from 1. */
   const ranks = new Map<string, number>();
   const pairs = new Set<string>();
-  let previous = "";
+  let previousToken = "";
   for (const merge of merges) {
     const [left = "", right = ""] = typeof merge === "string" ? merge.split(" ", 2) : merge;
-    const merged = left + right;
-    if (merged !== previous && ranks.has(merged)) refuse(`merges of ${JSON.stringify(merged)} that do not follow each other`);
-    if (merged !== previous) ranks.set(merged, ranks.size + 1);
+    const token = left + right;
+    if (token !== previousToken) {
+      if (ranks.has(token)) refuse(`merges of ${JSON.stringify(token)} that do not follow each other`);
+      ranks.set(token, ranks.size + 1);
+    }
     pairs.add(`${left} ${right}`);
-    previous = merged;
+    previousToken = token;
   }
   for (const text of ranks.keys()) {
     const characters = [...text];
@@ -32,9 +35,11 @@ export function mergeScores({ model: { vocab, merges } }: TokenizerFile, tokens:
         refuse(`no merge of ${JSON.stringify(left)} and ${JSON.stringify(right)}`);
     }
   }
+  // `0 - 0` is 0; `-0` would be written with another sign bit.
   return tokens.map((text) => 0 - (ranks.get(text) ?? 0));
 }
 
+/** @throws UnsupportedError `E_UNSUPPORTED` that names the merges. */
 function refuse(found: string): never {
   throw new UnsupportedError(
     `tokenizer.json: expected merges in the style of SentencePiece for GGUF, got ${found}; export another format`,

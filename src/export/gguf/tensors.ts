@@ -37,8 +37,9 @@ export interface TensorSource {
 export function ggufTensor({ name, shape, dtype, interleavedHeads, offset, read }: TensorSource): WrittenTensor {
   const isVector = shape.length === 1;
   const rowLength = last(shape);
-  const type = isVector ? "float32" : rowLength % ENCODERS[dtype].blockLength === 0 ? dtype : "float16";
-  const elements = shape.reduce((a, b) => a * b, 1);
+  const matrixType = rowLength % ENCODERS[dtype].blockLength === 0 ? dtype : "float16";
+  const type = isVector ? "float32" : matrixType;
+  const elements = shape.reduce((product, size) => product * size, 1);
   return {
     name,
     shape,
@@ -47,7 +48,9 @@ export function ggufTensor({ name, shape, dtype, interleavedHeads, offset, read 
     async data() {
       const values = await read();
       const shifted = offset === 0 ? values : values.map((value) => value + offset);
-      return ENCODERS[type].encode(interleavedHeads === 0 ? shifted : interleaveHeads(shifted, interleavedHeads, isVector ? 1 : rowLength));
+      if (interleavedHeads === 0) return ENCODERS[type].encode(shifted);
+      // A bias has one element per row of its matrix.
+      return ENCODERS[type].encode(interleaveHeads(shifted, interleavedHeads, isVector ? 1 : rowLength));
     },
   };
 }

@@ -1,4 +1,4 @@
-/** Metadata of a tokenizer in GGUF. */
+/** Conversion of a tokenizer in Hugging Face layout to metadata in GGUF. `base/gguf/tokenizer.ts` is the opposite direction. */
 import { DataError, UnsupportedError } from "../../base/errors.ts";
 import { TOKEN_TYPES } from "../../base/gguf/vocabulary.ts";
 import { byteFallbackPipeline, byteOf, isByteFallback } from "../../text/tokenizer/byte-fallback.ts";
@@ -44,6 +44,7 @@ export async function ggufTokenizer(
   };
 }
 
+/** Returns the metadata of a tokenizer with the pieces of SentencePiece. */
 function sentencePiece(
   file: TokenizerFile,
   config: TokenizerConfigFile,
@@ -66,24 +67,25 @@ function sentencePiece(
   };
 }
 
+/** Returns the metadata of a byte-level tokenizer, as in GPT-2. */
 function byteLevel(file: TokenizerFile, preTokenizer: string | undefined): TokenizerMetadata {
   const merges = file.model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" ")));
-  const chosen =
-    preTokenizer === undefined
-      ? []
-      : [
-          `The pre-tokenizer ${preTokenizer} was chosen by an option: llama.cpp may split texts into other tokens than the model was trained on.`,
-        ];
+  const optionWarnings: string[] = [];
+  if (preTokenizer !== undefined)
+    optionWarnings.push(
+      `The pre-tokenizer ${preTokenizer} was chosen by an option: llama.cpp may split texts into other tokens than the model was trained on.`,
+    );
   return {
     metadata: [
       ["tokenizer.ggml.model", { type: "string", value: "gpt2" }],
       ["tokenizer.ggml.pre", { type: "string", value: preTokenizer ?? preTokenizerOf(file) }],
       ["tokenizer.ggml.merges", { type: "strings", value: merges }],
     ],
-    warnings: [...chosen, ...normalizerWarnings(file)],
+    warnings: [...optionWarnings, ...normalizerWarnings(file)],
   };
 }
 
+/** Warns of added tokens that remove the spaces next to them. */
 function strippingWarnings({ added_tokens: added }: TokenizerFile): string[] {
   const stripping = added.filter((token) => token["lstrip"] === true || token["rstrip"] === true).map(({ content }) => content);
   if (stripping.length === 0) return [];
@@ -94,6 +96,7 @@ function strippingWarnings({ added_tokens: added }: TokenizerFile): string[] {
 const PREFIX_WARNING =
   "llama.cpp puts a space in front of every text after a special token; this tokenizer does not in all places, so prompts may differ by a space token there.";
 
+/** Warns of a normalizer, which llama.cpp does not have. @throws UnsupportedError `E_UNSUPPORTED` for another one than NFC. */
 function normalizerWarnings({ normalizer }: TokenizerFile): string[] {
   if (normalizer === null) return [];
   if (normalizer.type === "NFC")
@@ -111,13 +114,12 @@ function vocabulary(file: TokenizerFile, size: number): { tokens: string[]; type
     tokens[id] = text;
     types[id] = type;
   };
-  const bytesAreTokens = isByteFallback(file);
-  for (const [text, id] of Object.entries(file.model.vocab))
-    setToken(
-      id,
-      text,
-      text === unknown ? TOKEN_TYPES.unknown : bytesAreTokens && byteOf(text) !== undefined ? TOKEN_TYPES.byte : TOKEN_TYPES.normal,
-    );
+  const hasByteTokens = isByteFallback(file);
+  const typeOf = (text: string): number => {
+    if (text === unknown) return TOKEN_TYPES.unknown;
+    return hasByteTokens && byteOf(text) !== undefined ? TOKEN_TYPES.byte : TOKEN_TYPES.normal;
+  };
+  for (const [text, id] of Object.entries(file.model.vocab)) setToken(id, text, typeOf(text));
   for (const { id, content, special } of file.added_tokens)
     if (content !== unknown) setToken(id, content, special ? TOKEN_TYPES.control : TOKEN_TYPES.userDefined);
   return { tokens, types };
@@ -136,16 +138,18 @@ async function specialTokens(
   // Without this key, llama.cpp takes token 11 (GPT-2) or 1 (Llama) for the BOS.
   const bos = idOf("bos_token") ?? eos;
   // The difference between a text encoded with and without special tokens shows the tokens that the post-processor adds.
-  const [plain, marked] = [tokenizer.encode("a"), tokenizer.encode("a", { addSpecialTokens: true })];
-  const start = marked.findIndex((_, index) => plain.every((id, i) => marked[index + i] === id));
-  const [before, after] = [[...marked.slice(0, Math.max(start, 0))], [...marked.slice(start + plain.length)]];
-  const isOnly = (added: readonly number[], id: number | undefined) => added.length === 0 || (added.length === 1 && added[0] === id);
-  if (start < 0 || !isOnly(before, bos) || !isOnly(after, eos))
+  const textIds = tokenizer.encode("a");
+  const allIds = tokenizer.encode("a", { addSpecialTokens: true });
+  const start = allIds.findIndex((_, index) => textIds.every((id, i) => allIds[index + i] === id));
+  const addedBefore = [...allIds.slice(0, Math.max(start, 0))];
+  const addedAfter = [...allIds.slice(start + textIds.length)];
+  const isAtMost = (added: readonly number[], id: number | undefined) => added.length === 0 || (added.length === 1 && added[0] === id);
+  if (start < 0 || !isAtMost(addedBefore, bos) || !isAtMost(addedAfter, eos))
     throw new UnsupportedError(
       `tokenizer.json: expected a post-processor that adds at most the BOS in front and the EOS at the end, got ${JSON.stringify(file.post_processor).slice(0, 300)}`,
       { param: "format" },
     );
-  const known: readonly (readonly [string, number | undefined])[] = [
+  const idsByName: readonly (readonly [string, number | undefined])[] = [
     ["bos", bos],
     ["eos", eos],
     ["unknown", idOf("unk_token")],
@@ -153,15 +157,15 @@ async function specialTokens(
     ["eot", tokenizer.eosTokenIds.find((id) => id !== eos)],
   ];
   return [
-    ...known.flatMap(([name, value]) =>
+    ...idsByName.flatMap(([name, value]) =>
       value === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, { type: "uint32", value }] as const],
     ),
-    ["tokenizer.ggml.add_bos_token", { type: "bool", value: before.length > 0 }],
-    ["tokenizer.ggml.add_eos_token", { type: "bool", value: after.length > 0 }],
+    ["tokenizer.ggml.add_bos_token", { type: "bool", value: addedBefore.length > 0 }],
+    ["tokenizer.ggml.add_eos_token", { type: "bool", value: addedAfter.length > 0 }],
   ];
 }
 
-/** Returns the chat templates. */
+/** Returns the chat template, and the template for requests with tools if there is one. */
 function templates({ templates: { default: template, toolUse } }: TokenizerFiles): (readonly [string, MetadataValue])[] {
   if (template === undefined) return [];
   const metadata: (readonly [string, MetadataValue])[] = [["tokenizer.chat_template", { type: "string", value: template }]];

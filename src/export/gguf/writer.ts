@@ -31,6 +31,7 @@ export interface WrittenTensor {
   readonly data: () => Promise<Uint8Array> | Uint8Array;
 }
 
+/** Version of the format. */
 const VERSION = 3;
 /** Alignment of tensor data in bytes, the default of the format. */
 const ALIGNMENT = 32;
@@ -65,10 +66,12 @@ export async function writeGguf(
   }
 }
 
+/** Rounds a size up to the alignment. */
 function aligned(bytes: number): number {
   return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
 }
 
+/** Encodes the header, padded to the start of the tensors' data. Offsets of tensors are relative to that start. */
 function header(metadata: Metadata, tensors: readonly WrittenTensor[]): Buffer {
   const parts = [Buffer.from("GGUF"), uint32(VERSION), uint64(tensors.length), uint64(metadata.size)];
   for (const [key, value] of metadata) parts.push(string(key), ...encodedValue(value));
@@ -81,25 +84,26 @@ function header(metadata: Metadata, tensors: readonly WrittenTensor[]): Buffer {
   return Buffer.concat([start, Buffer.alloc(aligned(start.length) - start.length)]);
 }
 
-function encodedValue(given: MetadataValue): Buffer[] {
+/** Encodes a value: the number of its type, then the value; of an array, also the type and the number of its elements. */
+function encodedValue(metadata: MetadataValue): Buffer[] {
   const array = (type: number, items: readonly Buffer[]) => [uint32(TYPES.array), uint32(type), uint64(items.length), ...items];
-  switch (given.type) {
+  switch (metadata.type) {
     case "uint32":
-      return [uint32(TYPES.uint32), uint32(given.value)];
+      return [uint32(TYPES.uint32), uint32(metadata.value)];
     case "float32":
-      return [uint32(TYPES.float32), float32(given.value)];
+      return [uint32(TYPES.float32), float32(metadata.value)];
     case "bool":
-      return [uint32(TYPES.bool), bool(given.value)];
+      return [uint32(TYPES.bool), bool(metadata.value)];
     case "string":
-      return [uint32(TYPES.string), string(given.value)];
+      return [uint32(TYPES.string), string(metadata.value)];
     case "int32s":
-      return array(TYPES.int32, given.value.map(int32));
+      return array(TYPES.int32, metadata.value.map(int32));
     case "float32s":
-      return array(TYPES.float32, given.value.map(float32));
+      return array(TYPES.float32, metadata.value.map(float32));
     case "bools":
-      return array(TYPES.bool, given.value.map(bool));
+      return array(TYPES.bool, metadata.value.map(bool));
     case "strings":
-      return array(TYPES.string, given.value.map(string));
+      return array(TYPES.string, metadata.value.map(string));
   }
 }
 
@@ -123,6 +127,7 @@ function float32(value: number): Buffer {
   return encoded(4, (buffer) => buffer.writeFloatLE(value));
 }
 
+/** Returns a buffer of `bytes` bytes that `write` fills. */
 function encoded(bytes: number, write: (buffer: Buffer) => number): Buffer {
   const buffer = Buffer.alloc(bytes);
   write(buffer);
