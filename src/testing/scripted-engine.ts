@@ -1,4 +1,4 @@
-/** Test double of an engine: a single weight, and answers from a script. */
+/** Test double of an engine: a single weight, and answers from a script. `scripted-state.ts` has the files of its saved states. */
 
 import { itemAt } from "../base/util/values.ts";
 import { randomUUID } from "node:crypto";
@@ -123,19 +123,22 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     await options.before?.(call, callOptions);
     callOptions.signal?.throwIfAborted();
   }
-  function base(id: string): BaseModelInfo {
-    const found = bases.find((candidate) => candidate.id === id);
-    if (found === undefined)
+  /** Returns a base model. @throws NotFoundError `E_NOT_FOUND` with the existing ones. */
+  function requireBase(id: string): BaseModelInfo {
+    const base = bases.find((candidate) => candidate.id === id);
+    if (base === undefined)
       throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${bases.map((b) => b.id).join(", ")}`, {
         param: "base_model",
       });
-    return found;
+    return base;
   }
-  function live(model: ModelHandle): LiveModel {
-    const found = models.get(model.id);
-    if (found === undefined) throw new EngineError(`Model '${model.id}' is not loaded`);
-    return found;
+  /** Returns a model that is loaded. @throws EngineError `E_ENGINE` for any other. */
+  function requireModel(model: ModelHandle): LiveModel {
+    const liveModel = models.get(model.id);
+    if (liveModel === undefined) throw new EngineError(`Model '${model.id}' is not loaded`);
+    return liveModel;
   }
+  /** Adds a policy with a copy of a state. */
   function addPolicy(baseId: string, state: ScriptedState): PolicyVersion {
     const version: PolicyVersion = { id: randomUUID(), base: baseId };
     policies.set(version.id, { version, state: { ...state } });
@@ -158,11 +161,11 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     }),
     async describeBase(id) {
       await enter({ verb: "describeBase", id: null, detail: id });
-      return base(id);
+      return requireBase(id);
     },
     async createModel(spec, callOptions) {
       await enter({ verb: "createModel", id: null, detail: spec }, callOptions);
-      base(spec.base);
+      requireBase(spec.base);
       const handle: ModelHandle = { id: randomUUID(), base: spec.base };
       const state = spec.from === undefined ? BASE_STATE : await readScriptedState(spec.from);
       models.set(handle.id, { ...state, gradient: 0, handle, lora: spec.lora ?? null });
@@ -170,15 +173,15 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     },
     async forward(model, rows, callOptions) {
       await enter({ verb: "forward", id: model.id, detail: rows }, callOptions);
-      checkRows(rows, base(model.base), null);
-      const { weight } = live(model);
+      checkRows(rows, requireBase(model.base), null);
+      const { weight } = requireModel(model);
       return rows.map((row) => row.weights.map((w) => (w === 0 ? 0 : -Math.exp(-Math.abs(weight)))));
     },
     async forwardBackward(model, rows, loss, callOptions) {
       await enter({ verb: "forwardBackward", id: model.id, detail: { rows, loss } }, callOptions);
-      checkRows(rows, base(model.base), loss);
-      const target = live(model);
-      const logprob = -Math.exp(-Math.abs(target.weight));
+      checkRows(rows, requireBase(model.base), loss);
+      const state = requireModel(model);
+      const logprob = -Math.exp(-Math.abs(state.weight));
       let tokens = 0;
       let lossSum = 0;
       let weightSum = 0;
@@ -190,7 +193,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
           lossSum += itemAt(row.weights, t) * (row.advantages?.[t] ?? 1) * -logprob;
         }
       }
-      target.gradient += gradientOf(rows);
+      state.gradient += gradientOf(rows);
       const positions = rows.reduce((sum, row) => sum + row.tokens.length - 1, 0);
       const coefficient = entropyCoefficientOf(loss);
       const metrics = {
@@ -206,58 +209,59 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     },
     async optimStep(model, adam, callOptions) {
       await enter({ verb: "optimStep", id: model.id, detail: adam }, callOptions);
-      const target = live(model);
-      const gradNorm = Math.abs(target.gradient);
+      const state = requireModel(model);
+      const gradNorm = Math.abs(state.gradient);
       const { beta1 } = completeAdam(adam);
-      target.moment = beta1 * target.moment + (1 - beta1) * target.gradient;
-      target.weight -= adam.learningRate * target.moment;
-      target.gradient = 0;
-      target.optimizerStep += 1;
-      target.step += 1;
-      return { gradNorm, step: target.optimizerStep };
+      state.moment = beta1 * state.moment + (1 - beta1) * state.gradient;
+      state.weight -= adam.learningRate * state.moment;
+      state.gradient = 0;
+      state.optimizerStep += 1;
+      state.step += 1;
+      return { gradNorm, step: state.optimizerStep };
     },
     async resetOptimizer(model, callOptions) {
       await enter({ verb: "resetOptimizer", id: model.id, detail: null }, callOptions);
-      const target = live(model);
-      target.moment = 0;
-      target.gradient = 0;
-      target.optimizerStep = 0;
+      const state = requireModel(model);
+      state.moment = 0;
+      state.gradient = 0;
+      state.optimizerStep = 0;
     },
     async saveState(model, path, callOptions) {
       await enter({ verb: "saveState", id: model.id, detail: path }, callOptions);
-      const target = live(model);
+      const state = requireModel(model);
       if ((await readdir(path)).length > 0) throw new ArgumentError(`Expected an empty directory to save to, '${path}' holds files`);
-      const { step, optimizerStep } = target;
+      const { step, optimizerStep } = state;
       // `flush` calls fsync, so that a state reported as saved is on disk.
-      await writeFile(join(path, "model.safetensors"), oneTensor("weight", target.weight), { flush: true });
-      await writeFile(join(path, OPTIMIZER_FILE), oneTensor("moment", target.moment), { flush: true });
+      await writeFile(join(path, "model.safetensors"), oneTensor("weight", state.weight), { flush: true });
+      await writeFile(join(path, OPTIMIZER_FILE), oneTensor("moment", state.moment), { flush: true });
       await writeFile(join(path, "state.json"), JSON.stringify({ step, optimizer_step: optimizerStep }), { flush: true });
     },
     async loadState(model, path, callOptions) {
       await enter({ verb: "loadState", id: model.id, detail: path }, callOptions);
-      Object.assign(live(model), await readScriptedState(path), { gradient: 0 });
+      Object.assign(requireModel(model), await readScriptedState(path), { gradient: 0 });
     },
     async publish(model, callOptions) {
       await enter({ verb: "publish", id: model.id, detail: null }, callOptions);
-      const { weight, moment, optimizerStep, step } = live(model);
+      const { weight, moment, optimizerStep, step } = requireModel(model);
       return addPolicy(model.base, { weight, moment, optimizerStep, step });
     },
     async loadPolicy(spec, callOptions) {
       await enter({ verb: "loadPolicy", id: null, detail: spec }, callOptions);
-      base(spec.base);
+      requireBase(spec.base);
       return addPolicy(spec.base, spec.state === undefined ? BASE_STATE : await readScriptedState(spec.state));
     },
     async *sample(policy, prompt, params, callOptions = {}) {
       await enter({ verb: "sample", id: policy.id, detail: { prompt, params } }, callOptions);
-      const found = policies.get(policy.id);
-      if (found === undefined) throw new EngineError(`Policy '${policy.id}' is not loaded`);
-      const { contextLength, vocabularySize } = base(policy.base);
+      const livePolicy = policies.get(policy.id);
+      if (livePolicy === undefined) throw new EngineError(`Policy '${policy.id}' is not loaded`);
+      const { contextLength, vocabularySize } = requireBase(policy.base);
       if (prompt.length === 0 || prompt.length >= contextLength) {
         throw new ArgumentError(`Expected a prompt of 1 to ${contextLength - 1} tokens, got ${prompt.length}`, { param: "prompt" });
       }
       const limit = Math.min(params.maxTokens, contextLength - prompt.length);
-      const { weight, step } = found.state;
+      const { weight, step } = livePolicy.state;
       const script = options.script?.({ policy, step, weight, prompt, params }) ?? [...prompt].reverse();
+      // Alternatives are the tokens after the sampled one, each less likely than the one before.
       const ranked = (token: number, count: number) =>
         Array.from({ length: count }, (_, rank) => ({ id: rank === 0 ? token : (token + rank) % vocabularySize, logprob: -0.5 - rank }));
       for (let index = 0; index < limit; index++) {
@@ -271,7 +275,8 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
           rank: 1,
           top: ranked(token, promptAlternatives ?? 0),
         }));
-        const finish = params.stopTokenIds.includes(id) ? "stop" : index === limit - 1 ? "length" : undefined;
+        const finishAtLimit = index === limit - 1 ? "length" : undefined;
+        const finish = params.stopTokenIds.includes(id) ? "stop" : finishAtLimit;
         yield {
           id,
           logprob: -0.5,

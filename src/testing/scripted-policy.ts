@@ -1,3 +1,5 @@
+/** Test double of a policy: answers from a script, without a service and a model. */
+
 import { ArgumentError } from "../base/errors.ts";
 import type { ChatCompletionRequest } from "../base/schema/index.ts";
 import type { Policy } from "../base/trajectory/index.ts";
@@ -52,6 +54,7 @@ export function createScriptedPolicy(
       if (turn === undefined)
         throw new ArgumentError(`Expected at most ${requests.length - 1} requests, one per scripted turn; add a turn to the script`);
       const { text = "", calls = [], isTruncated = false } = turn;
+      const answerEnd = calls.length > 0 ? "tool_calls" : "stop";
       const toolCalls = calls.map(([name, args], index) => ({
         id: `call-${requests.length}-${index}`,
         type: "function" as const,
@@ -66,7 +69,7 @@ export function createScriptedPolicy(
           {
             index: 0,
             message: { role: "assistant", content: text, tool_calls: toolCalls },
-            finish_reason: isTruncated ? "length" : calls.length > 0 ? "tool_calls" : "stop",
+            finish_reason: isTruncated ? "length" : answerEnd,
             token_ids: [1, 2],
             logprobs: { content: [-1, -2].map((logprob) => ({ token: "x", logprob, top_logprobs: [] })) },
           },

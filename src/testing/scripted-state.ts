@@ -7,12 +7,13 @@ import { DataError } from "../base/errors.ts";
 
 /** Weight and optimizer state of a scripted model. */
 export interface ScriptedState {
+  /** The only weight of the model. */
   weight: number;
   /** First moment of the optimizer. */
   moment: number;
   /** Optimizer steps since the optimizer was reset. */
   optimizerStep: number;
-  /** Optimizer steps of the weights. */
+  /** Optimizer steps that led to the weights; kept when the optimizer is reset. */
   step: number;
 }
 
@@ -26,6 +27,7 @@ export function oneTensor(name: string, value: number): Uint8Array {
   return file;
 }
 
+/** Reads the value of a file of {@link oneTensor}. */
 async function readOneTensor(path: string): Promise<number> {
   const file = await readRegularFileBytes(path, { maxBytes: Infinity });
   return file.readDoubleLE(8 + Number(file.readBigUInt64LE(0)));

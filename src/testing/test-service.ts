@@ -1,3 +1,5 @@
+/** The complete service on a scripted engine, for tests that need HTTP, jobs and checkpoints, and no model. */
+
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -95,9 +97,11 @@ export async function startTestService({ answer, engine: engineOptions = {}, ...
   const engine = createScriptedEngine({ ...engineOptions, bases, script });
   const log: TestLogLine[] = [];
   const requests: RequestRecord[] = [];
-  const write = (level: string) => (message: string, fields?: unknown) => void log.push({ level, message, fields });
+  const write = (level: string) => (message: string, fields?: unknown) => {
+    log.push({ level, message, fields });
+  };
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), "whetstone-test-")));
-  const clean = async () => {
+  const removeTemporary = async () => {
     if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
   };
   const service = await startService({
@@ -107,18 +111,20 @@ export async function startTestService({ answer, engine: engineOptions = {}, ...
     logger: { info: write("info"), warn: write("warn"), error: write("error") },
     onRequest: (record) => requests.push(record),
   }).catch(async (error: unknown) => {
-    await clean();
+    await removeTemporary();
     throw error;
   });
   const close: TestService["close"] = async (closeOptions) => {
     await service.close(closeOptions);
-    await clean();
+    await removeTemporary();
   };
   return { ...service, engine, log, requests, close, [Symbol.asyncDispose]: () => close({ graceMs: 0 }) };
 }
 
+/** Base models of a scripted engine. */
 type Bases = NonNullable<ScriptedEngineOptions["bases"]>;
 
+/** Returns the shipped base model with its tokenizer, which answers need. Its weights are not read. */
 async function defaultBase(): Promise<Bases[number]> {
   const directory = shippedDirectory();
   const { vocabularySize } = await loadTokenizer(directory);

@@ -60,6 +60,7 @@ interface LiveModel extends ReferenceModel {
   step: number;
 }
 
+/** Max alternatives per token. */
 const MAX_TOP_LOGPROBS = 20;
 /** File of a saved state in its directory. */
 const STATE_FILE = "reference.bin";
@@ -82,12 +83,14 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
   const grammars = new Grammars();
   let nextId = 0;
 
+  /** Returns the value of an id. @throws NotFoundError `E_NOT_FOUND` with the existing ids. */
   const find = <T>(map: ReadonlyMap<string, T>, id: string): T => {
-    const found = map.get(id);
-    if (found !== undefined) return found;
+    const value = map.get(id);
+    if (value !== undefined) return value;
     const param = (map as ReadonlyMap<string, unknown>) === directories ? "base_model" : null;
     throw new NotFoundError(`Expected one of ${[...map.keys()].join(", ") || "none"}, got "${id}"`, { param });
   };
+  /** Reads the weights of a base model, and adds a new adapter if `spec` is given. */
   async function load(base: string, spec: LoraSpec | null, seed: number): Promise<LiveModel> {
     const directory = find(directories, base);
     const config = await readModelConfig(directory);
@@ -99,12 +102,14 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     const parameters = new Map([...full, ...(adapter ?? [])]);
     return { base, lora, config, parameters, trained: adapter ?? full, moments: new Map(), step: 0 };
   }
+  /** Runs a forward pass, and with a loss the backward pass. */
   function pass(model: ModelHandle, rows: readonly Row[], loss: LossSpec | null, { signal }: CallOptions = {}) {
     signal?.throwIfAborted();
     const live = find(models, model.id);
     checkRows(rows, live.config, loss);
     return passRows(live, rows, loss);
   }
+  /** Adds a copy of a model as a policy. */
   function publish(live: LiveModel): PolicyVersion {
     const version = { id: `policy-${nextId++}`, base: live.base };
     policies.set(version.id, structuredClone(live));
@@ -143,7 +148,8 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
       const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = completeAdam(adam);
       signal?.throwIfAborted();
       const live = find(models, model.id);
-      const step = ++live.step;
+      live.step++;
+      const { step } = live;
       const squares = [...live.trained.values()].map(({ gradient }) => gradient.reduce((sum, g) => sum + g * g, 0));
       const gradNorm = Math.sqrt(squares.reduce((sum, part) => sum + part, 0));
       const clip = maxGradNorm > 0 && gradNorm > maxGradNorm ? maxGradNorm / gradNorm : 1;
@@ -174,7 +180,7 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     loadPolicy: async ({ base, state }) => publish(state === undefined ? await load(base, null, 0) : await readState(state, { base })),
     async *sample(policy, prompt, params, { signal } = {}) {
       const model = find(policies, policy.id);
-      const { vocabularySize: V } = model.config;
+      const V = model.config.vocabularySize;
       checkSampling(prompt, params, { ...model.config, maxTopLogprobs: MAX_TOP_LOGPROBS });
       const constraint =
         params.constraint === undefined ? null : await grammars.constraint(find(directories, policy.base), grammarText(params.constraint));
@@ -192,7 +198,8 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
         const logprobs = referenceLogSoftmax(logits, tokens.length);
         const id = chooseReferenceToken(logits, params, { prompt, outputs });
         const isFull = outputs.length + 1 >= maxTokens || tokens.length + 1 >= maxLength;
-        const finish = stopTokenIds.includes(id) ? "stop" : isFull ? "length" : undefined;
+        const finishAtLimit = isFull ? "length" : undefined;
+        const finish = stopTokenIds.includes(id) ? "stop" : finishAtLimit;
         const token: SampledToken = { id, logprob: logprobs[id]!, top: bestTokens(logprobs, topLogprobs), finish };
         const ranked = (count: number) =>
           tokens.slice(1).map((next, t) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), next, count));
@@ -220,6 +227,7 @@ function matrices(flat: Float32Array, layout: Layout): Parameters {
   );
 }
 
+/** Sets all gradients to 0. */
 function dropGradients({ trained }: LiveModel): void {
   for (const { gradient } of trained.values()) gradient.fill(0);
 }
@@ -227,14 +235,17 @@ function dropGradients({ trained }: LiveModel): void {
 /**
  * Reads a saved state and checks its base model, and its adapter if given.
  *
+ * @param model - Base model, and adapter (null for full-parameter training), that the state must have.
  * @throws DataError `E_DATA` if the state is missing or has another base model or adapter.
  */
-async function readState(path: string, wanted: Pick<LiveModel, "base"> & Partial<Pick<LiveModel, "lora">>): Promise<LiveModel> {
+async function readState(path: string, model: Pick<LiveModel, "base"> & Partial<Pick<LiveModel, "lora">>): Promise<LiveModel> {
   const bytes = await readFile(join(path, STATE_FILE)).catch((cause: unknown) => {
     throw new DataError(`Expected a state of the reference engine in '${path}'`, { cause });
   });
   const saved = deserialize(bytes) as LiveModel;
-  const [expected, found] = [{ lora: saved.lora, ...wanted }, saved].map(({ base, lora }) => JSON.stringify([base, lora]));
+  const identityOf = ({ base, lora }: Pick<LiveModel, "base" | "lora">) => JSON.stringify([base, lora]);
+  const expected = identityOf({ lora: saved.lora, ...model });
+  const found = identityOf(saved);
   if (expected !== found) throw new DataError(`Expected a state of base and adapter ${expected}, found one of ${found}`);
   dropGradients(saved);
   return saved;

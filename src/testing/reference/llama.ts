@@ -26,6 +26,7 @@ export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tap
   const { linear, norm } = layersOf(model, tape);
   const rotate = rotationsOf(config, tape, tokens.length);
   const scaled = (y: Matrix, factor: number) => (factor === 1 ? y : tape.scale(y, factor));
+  /** Residual stream, `[T, hidden size]`. */
   let x = scaled(tape.rows(getOrThrow(parameters, "model.embed_tokens.weight"), tokens), scales.embedding);
   const normBefore = (y: Matrix, name: string) => (norms === "after" ? y : norm(y, name));
   const addResidual = (y: Matrix, name: string) => tape.add(x, scaled(norms === "before" ? y : norm(y, name), scales.residual));
@@ -37,12 +38,12 @@ export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tap
     const [q, k] = [norm(queries, `${prefix}.self_attn.q_norm`), norm(keys, `${prefix}.self_attn.k_norm`)];
     const attended = tape.attention(rotate(q, layer, "queries"), rotate(k, layer, "keys"), values, { d, scale: scales.attention, window });
     x = addResidual(linear(attended, `${prefix}.self_attn.o_proj`), `${prefix}.post_attention_layernorm`);
-    const inner = normBefore(x, `${prefix}.${norms === "both" ? "pre_feedforward" : "post_attention"}_layernorm`);
+    const mlpInput = normBefore(x, `${prefix}.${norms === "both" ? "pre_feedforward" : "post_attention"}_layernorm`);
     const mlp = `${prefix}.${modules.mlp}`;
     const [gate, up] =
       modules.fusedGateUp === null
-        ? [linear(inner, `${mlp}.gate_proj`), linear(inner, `${mlp}.up_proj`)]
-        : halves(tape, linear(inner, `${mlp}.${modules.fusedGateUp}`));
+        ? [linear(mlpInput, `${mlp}.gate_proj`), linear(mlpInput, `${mlp}.up_proj`)]
+        : halves(tape, linear(mlpInput, `${mlp}.${modules.fusedGateUp}`));
     const product = config.activation === "silu" ? tape.gated(gate, up) : tape.geluGated(gate, up);
     x = addResidual(linear(product, `${mlp}.${modules.down}`), `${prefix}.post_feedforward_layernorm`);
   }
@@ -99,6 +100,7 @@ function projections(model: ReferenceModel, tape: Tape, x: Matrix, layer: string
   };
 }
 
+/** Splits a matrix into its left and right half. */
 function halves(tape: Tape, x: Matrix): [Matrix, Matrix] {
   return [tape.columns(x, 0, x.columns / 2), tape.columns(x, x.columns / 2, x.columns / 2)];
 }
@@ -109,7 +111,7 @@ function halves(tape: Tape, x: Matrix): [Matrix, Matrix] {
  */
 export function passRows(model: ReferenceModel, rows: readonly Row[], loss: LossSpec | null) {
   const sums = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0 };
-  const logprobs = rows.map(({ tokens, weights, logprobs: old, advantages }) => {
+  const logprobs = rows.map(({ tokens, weights, logprobs: oldLogprobs, advantages }) => {
     const tape = new Tape();
     const logits = nextLogits(model, tokens.subarray(0, -1), tape);
     const newLogprobs = new Float32Array(tokens.length);
@@ -119,7 +121,7 @@ export function passRows(model: ReferenceModel, rows: readonly Row[], loss: Loss
       const { value, logprob, entropy, gradient } = logitsLoss(loss ?? { kind: "cross-entropy" }, {
         logits: logits.data.subarray(start, start + logits.columns),
         target: tokens[t]!,
-        oldLogprob: old?.[t] ?? NaN,
+        oldLogprob: oldLogprobs?.[t] ?? NaN,
         advantage: advantages?.[t] ?? 0,
       });
       newLogprobs[t] = logprob;

@@ -6,7 +6,7 @@ import { NonFiniteError, UnsupportedError } from "../../base/errors.ts";
 import { uniform } from "../../base/util/rng.ts";
 import type { PromptToken, SamplingParams, TokenLogprob } from "../../engine/port.ts";
 
-/** Tokens sampled so far and tokens of the prompt. */
+/** Tokens of the prompt, and tokens sampled so far. */
 interface Context {
   readonly prompt: ArrayLike<number>;
   readonly outputs: readonly number[];
@@ -35,14 +35,14 @@ export function bestTokens(logprobs: Float64Array, count: number): TokenLogprob[
 
 /** Returns a token with its rank (1 = the most likely token) and the `count` best tokens. */
 export function rankToken(logprobs: Float64Array, id: number, count: number): PromptToken {
-  const { [id]: logprob = NaN } = logprobs;
+  const logprob = logprobs[id] ?? NaN;
   return { id, logprob, rank: logprobs.filter((other) => other >= logprob).length, top: bestTokens(logprobs, count) };
 }
 
 /** Whether `outputs` followed by `id` ends with `sequence`. */
 function completes(sequence: readonly number[], outputs: readonly number[], id: number): boolean {
-  const end = [...outputs, id].slice(-sequence.length);
-  return end.length === sequence.length && end.every((token, index) => token === sequence[index]);
+  const lastTokens = [...outputs, id].slice(-sequence.length);
+  return lastTokens.length === sequence.length && lastTokens.every((token, index) => token === sequence[index]);
 }
 
 /**
@@ -59,30 +59,35 @@ function ruledLogits(logits: Float64Array, params: SamplingParams, { prompt, out
     const biased = logit + (logitBias?.get(id) ?? 0);
     const count = outputs.filter((token) => token === id).length;
     const hasOccurred = count > 0 || Array.from(prompt).includes(id);
-    const repeated = !hasOccurred ? biased : biased > 0 ? biased / repetitionPenalty : biased * repetitionPenalty;
-    return repeated - frequencyPenalty * count - (count > 0 ? presencePenalty : 0);
+    const penalized = biased > 0 ? biased / repetitionPenalty : biased * repetitionPenalty;
+    return (hasOccurred ? penalized : biased) - frequencyPenalty * count - (count > 0 ? presencePenalty : 0);
   });
 }
 
 /** Returns the relative probabilities after temperature, min-p, top-k and top-p; tokens that cannot be drawn have 0. */
 function drawWeights(logits: Float64Array, { temperature, minP = 0, topK, topP }: SamplingParams): Float64Array {
   const max = Math.max(...logits);
-  let kept = Array.from(logits, (logit, id) => ({ id, weight: Math.exp((logit - max) / temperature) }))
+  /** Tokens that can be drawn, best first. */
+  let candidates = Array.from(logits, (logit, id) => ({ id, weight: Math.exp((logit - max) / temperature) }))
     .filter(({ weight }) => weight > 0 && weight >= minP)
     .sort((a, b) => b.weight - a.weight);
   /** Removes the tokens less likely than the last of the `count` best ones. */
   const keepBest = (count: number) => {
-    const { weight: floor } = kept[Math.min(count, kept.length) - 1] ?? { weight: 0 };
-    kept = kept.filter(({ weight }) => weight >= floor);
+    const minWeight = candidates[Math.min(count, candidates.length) - 1]?.weight ?? 0;
+    candidates = candidates.filter(({ weight }) => weight >= minWeight);
   };
   if (topK > 0) keepBest(topK);
   if (topP < 1) {
-    const total = kept.reduce((sum, { weight }) => sum + weight, 0);
+    const total = candidates.reduce((sum, { weight }) => sum + weight, 0);
     let mass = 0;
-    keepBest(1 + kept.findIndex(({ weight }) => (mass += weight) >= topP * total));
+    const lastIndex = candidates.findIndex(({ weight }) => {
+      mass += weight;
+      return mass >= topP * total;
+    });
+    keepBest(lastIndex + 1);
   }
   const weights = new Float64Array(logits.length);
-  for (const { id, weight } of kept) weights[id] = weight;
+  for (const { id, weight } of candidates) weights[id] = weight;
   return weights;
 }
 
@@ -101,7 +106,11 @@ export function chooseReferenceToken(logits: Float64Array, params: SamplingParam
   if (params.temperature === 0) return ruled.indexOf(max);
   const weights = drawWeights(ruled, params);
   const total = weights.reduce((sum, weight) => sum + weight, 0);
-  let rest = uniform(params.seed, context.outputs.length) * total;
-  const drawn = weights.findIndex((weight) => (rest -= weight) < 0);
+  let remainingMass = uniform(params.seed, context.outputs.length) * total;
+  const drawn = weights.findIndex((weight) => {
+    remainingMass -= weight;
+    return remainingMass < 0;
+  });
+  // Rounding may leave a little mass after the last token.
   return drawn < 0 ? ruled.indexOf(max) : drawn;
 }

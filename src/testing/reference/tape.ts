@@ -33,7 +33,10 @@ export class Tape {
     for (const back of this.#steps.toReversed()) back();
   }
 
-  /** Computes `y[a + i·da] += factor·x[b + i·db]·z[c + i·dc]` for `n` values of `i` in each term. Must run before `y` is used. */
+  /**
+   * Computes `y[a + i·da] += factor·x[b + i·db]·z[c + i·dc]` for `i` from 0 to `n − 1` in each term `(a, b, c, factor)`, and records the
+   * derivatives. Must run before `y` is used.
+   */
   #addProducts(y: Matrix, x: Matrix, z: Matrix, terms: Terms, n = 1, [da, db, dc] = [0, 0, 0]): Matrix {
     terms((a, b, c, factor = 1) => {
       for (let i = 0; i < n; i++) y.data[a + i * da]! += factor * x.data[b + i * db]! * z.data[c + i * dc]!;
@@ -51,7 +54,9 @@ export class Tape {
   /** Applies an elementwise function, given by its values and derivatives at the elements of `x`. */
   #map(x: Matrix, values: Float64Array, derivatives: Float64Array): Matrix {
     const y = createMatrix(x.rows, x.columns, values);
-    this.#steps.push(() => derivatives.forEach((derivative, i) => (x.gradient[i]! += derivative * itemAt(y.gradient, i))));
+    this.#steps.push(() => {
+      for (const [i, derivative] of derivatives.entries()) x.gradient[i]! += derivative * itemAt(y.gradient, i);
+    });
     return y;
   }
 
@@ -97,7 +102,7 @@ export class Tape {
     const row = (i: number) => Math.floor(i / x.columns);
     // Softmax is invariant under subtraction of a constant per row; subtracting the maximum prevents overflow.
     const maxima = new Float64Array(x.rows).fill(-Infinity);
-    x.data.forEach((value, i) => (maxima[row(i)] = Math.max(itemAt(maxima, row(i)), value)));
+    for (const [i, value] of x.data.entries()) maxima[row(i)] = Math.max(itemAt(maxima, row(i)), value);
     const values = x.data.map((value, i) => Math.exp(value - itemAt(maxima, row(i))));
     const exponentials = this.#map(x, values, values);
     const totals = createMatrix(x.rows, 1);
@@ -145,10 +150,12 @@ export class Tape {
     const half = r / 2;
     const angle = (i: number) => (first + Math.floor(i / x.columns)) * half + ((i % d) % half);
     const y = createMatrix(x.rows, x.columns);
-    this.#addProducts(y, x, cos, (add) => x.data.forEach((_, i) => i % d < r && add(i, i, angle(i))));
-    this.#addProducts(y, x, this.#one, (add) => x.data.forEach((_, i) => i % d >= r && add(i, i, 0)));
+    const rotated = [...x.data.keys()].filter((i) => i % d < r);
+    const unchanged = [...x.data.keys()].filter((i) => i % d >= r);
+    this.#addProducts(y, x, cos, (add) => rotated.forEach((i) => add(i, i, angle(i))));
+    this.#addProducts(y, x, this.#one, (add) => unchanged.forEach((i) => add(i, i, 0)));
     return this.#addProducts(y, x, sin, (add) =>
-      x.data.forEach((_, i) => i % d < r && (i % d < half ? add(i + half, i, angle(i)) : add(i - half, i, angle(i), -1))),
+      rotated.forEach((i) => (i % d < half ? add(i + half, i, angle(i)) : add(i - half, i, angle(i), -1))),
     );
   }
 
@@ -164,17 +171,19 @@ export class Tape {
   ): Matrix {
     const [time, heads] = [q.rows, q.columns / d];
     const scores = createMatrix(time * heads, time, new Float64Array(time * heads * time).fill(-Infinity));
-    // A row of scores is one query head at one token, which attends to the tokens of its window up to its own.
-    const each = (visit: (score: number, query: number, key: number) => void) => {
+    // A row of scores is one query head at one token, which attends to the tokens of its window up to its own. Tokens outside stay at −∞.
+    const visitScores = (visit: (score: number, query: number, key: number) => void) => {
       for (let row = 0; row < scores.rows; row++) {
         const keyHead = Math.floor(((row % heads) * k.columns) / q.columns);
         const token = Math.floor(row / heads);
         for (let s = Math.max(0, token - window + 1); s <= token; s++) visit(row * time + s, row * d, s * k.columns + keyHead * d);
       }
     };
-    each((score) => (scores.data[score] = 0));
-    this.#addProducts(scores, q, k, (add) => each((score, query, key) => add(score, query, key, scale)), d, [0, 1, 1]);
+    visitScores((score) => {
+      scores.data[score] = 0;
+    });
+    this.#addProducts(scores, q, k, (add) => visitScores((score, query, key) => add(score, query, key, scale)), d, [0, 1, 1]);
     const y = createMatrix(time, q.columns);
-    return this.#addProducts(y, this.softmax(scores), v, (add) => each((score, query, key) => add(query, score, key)), d, [1, 0, 1]);
+    return this.#addProducts(y, this.softmax(scores), v, (add) => visitScores((score, query, key) => add(query, score, key)), d, [1, 0, 1]);
   }
 }
