@@ -1,3 +1,4 @@
+/** Bar charts, such as the differences of a comparison. */
 import { ArgumentError } from "../../base/errors.ts";
 import { valueRange } from "../report/axis.ts";
 import { Chart } from "./chart.ts";
@@ -50,13 +51,7 @@ export function barChart({ bars, title = "", yLabel = "" }: BarChartOptions): Ch
     const got = invalid === undefined ? "none" : `${invalid.value} for \`${invalid.name}\``;
     throw new ArgumentError(`Expected \`bars\` to be at least one bar with a finite value, got ${got}`, { param: "bars" });
   }
-  const values = [0, ...bars.flatMap(({ value, low = value, high = value }) => [value, low, high])].filter((value) =>
-    Number.isFinite(value),
-  );
-  const [low, high] = valueRange(Math.min(...values), Math.max(...values));
-  // The axis ends at zero unless a bar crosses it.
-  const range = [Math.min(...values) < 0 ? low : 0, Math.max(...values) > 0 ? high : 0] as const;
-  const plot = new Plot({ title, xLabel: "", yLabel, range: range[0] < range[1] ? range : [0, 1], legend: [] });
+  const plot = new Plot({ title, xLabel: "", yLabel, range: rangeOf(bars), legend: [] });
   const slot = (plot.right - plot.left) / bars.length;
   const width = Math.min(slot * FILLED_SHARE, MAX_BAR_WIDTH);
   bars.forEach((bar, index) => {
@@ -66,7 +61,7 @@ export function barChart({ bars, title = "", yLabel = "" }: BarChartOptions): Ch
     plot.add(
       `<rect x="${rounded(middle - width / 2)}" y="${rounded(top)}" width="${rounded(width)}" height="${rounded(bottom - top)}" fill="${color}" fill-opacity="0.75"><title>${escaped(`${bar.name}: ${bar.value}`)}</title></rect>`,
     );
-    if (Number.isFinite(bar.low) && Number.isFinite(bar.high)) interval(plot, middle, [bar.low as number, bar.high as number]);
+    if (Number.isFinite(bar.low) && Number.isFinite(bar.high)) drawInterval(plot, middle, [bar.low as number, bar.high as number]);
     plot.text([middle, plot.bottom + 18], shortened(bar.name, slot), 'text-anchor="middle"');
   });
   plot.line([plot.left, plot.y(0)], [plot.right, plot.y(0)], 'stroke="#71717a"');
@@ -74,8 +69,18 @@ export function barChart({ bars, title = "", yLabel = "" }: BarChartOptions): Ch
   return new Chart(title, plot.toSvg(`${title || "Bar chart"}: ${label}`));
 }
 
+/** Returns the range of the value axis, which includes zero. The axis ends at zero unless a bar or an interval crosses it. */
+function rangeOf(bars: readonly Bar[]): readonly [number, number] {
+  const ends = bars.flatMap(({ value, low = value, high = value }) => [value, low, high]);
+  const values = [0, ...ends].filter(Number.isFinite);
+  const [min, max] = [Math.min(...values), Math.max(...values)];
+  const [low, high] = valueRange(min, max);
+  const range = [min < 0 ? low : 0, max > 0 ? high : 0] as const;
+  return range[0] < range[1] ? range : [0, 1];
+}
+
 /** Draws an interval as a vertical line with a short horizontal line at each end. */
-function interval(plot: Plot, x: number, [low, high]: readonly [number, number]): void {
+function drawInterval(plot: Plot, x: number, [low, high]: readonly [number, number]): void {
   const style = 'stroke="#27272a" stroke-width="1.5"';
   plot.line([x, plot.y(low)], [x, plot.y(high)], style);
   for (const end of [low, high]) plot.line([x - 6, plot.y(end)], [x + 6, plot.y(end)], style);

@@ -1,3 +1,4 @@
+/** Percentile bootstrap of a mean, with draws that depend only on seed and sample size. */
 import { ArgumentError } from "../../base/errors.ts";
 import { checkLevel } from "../../base/trajectory/interval.ts";
 import { quantile } from "../../base/trajectory/statistics.ts";
@@ -58,9 +59,9 @@ export function bootstrapMean(
   if (!(Number.isInteger(draws) && draws >= 1 && draws < 2 ** 32))
     throw new ArgumentError(`Expected \`draws\` to be an integer from 1 to 2^32 − 1, got \`${draws}\``, { param: "draws" });
   if (!Number.isSafeInteger(seed)) throw new ArgumentError(`Expected \`seed\` to be an integer, got \`${seed}\``, { param: "seed" });
-  const invalid = values.findIndex((value) => !Number.isFinite(value));
-  if (invalid !== -1)
-    throw new ArgumentError(`Expected finite values, got \`${values[invalid]}\` at index ${invalid}`, { param: "values" });
+  const invalidIndex = values.findIndex((value) => !Number.isFinite(value));
+  if (invalidIndex !== -1)
+    throw new ArgumentError(`Expected finite values, got \`${values[invalidIndex]}\` at index ${invalidIndex}`, { param: "values" });
   const count = values.length;
   const mean = values.reduce((sum, value) => sum + value, 0) / count;
   if (count < 2) return { mean, standardError: Number.NaN, low: Number.NaN, high: Number.NaN, level, count };
@@ -85,11 +86,11 @@ function replicateMeans(values: readonly number[], draws: number, seed: bigint):
   const means = new Float64Array(draws);
   for (let b = 0; b < draws; b++) {
     let sum = 0;
-    for (let from = 0; from < count; from += 4) {
-      const words = philox4x32([b, from / 4, 0, BOOTSTRAP_DOMAIN], key);
-      const end = Math.min(4, count - from);
+    for (let drawn = 0; drawn < count; drawn += 4) {
+      const words = philox4x32([b, drawn / 4, 0, BOOTSTRAP_DOMAIN], key);
+      const used = Math.min(4, count - drawn);
       // The product is exact: `count` is far below 2^21, so that the product of both integers is below 2^53.
-      for (let j = 0; j < end; j++) sum += values[Math.floor(((words[j] as number) * count) / 2 ** 32)] as number;
+      for (let j = 0; j < used; j++) sum += values[Math.floor(((words[j] as number) * count) / 2 ** 32)] as number;
     }
     means[b] = sum / count;
   }

@@ -1,3 +1,4 @@
+/** Result of all chart functions: an SVG document that notebooks show and `write` stores. */
 import { replaceFile } from "../../base/util/replace-file.ts";
 import { Displayable, type MediaBundle } from "./display.ts";
 

@@ -1,5 +1,6 @@
 /** Values of the compared runs by unit: one per scenario of an evaluation, or one per training step. */
 import { ConfigError, NotFoundError } from "../../base/errors.ts";
+import { getOrInsert, zip } from "../../base/util/values.ts";
 import type { Units } from "./pairs.ts";
 import type { ScenarioResult, Subject } from "./run.ts";
 
@@ -12,20 +13,19 @@ export async function evaluationUnits(subjects: readonly Subject[], metric: stri
   const results = await Promise.all(subjects.map(({ run, step }) => run.evaluation(step, { signal })));
   // A scenario without a successful rollout has no id of its own; the other runs name it by its position in the environment's list.
   const ids = new Map(results.flat().flatMap(({ index, scenario }) => (scenario === null ? [] : [[index, scenario]])));
-  return results.map((scenarios, index) => {
-    const { name } = subjects[index] as Subject;
-    const pooled = new Map<string, number[]>();
-    for (const each of scenarios) {
-      const unit = each.scenario ?? ids.get(each.index) ?? `#${each.index}`;
-      pooled.set(unit, [...(pooled.get(unit) ?? []), ...valuesOf(each, metric, name)]);
+  return zip(subjects, results).map(([{ name }, scenarios]) => {
+    const valuesByUnit = new Map<string, number[]>();
+    for (const result of scenarios) {
+      const unit = result.scenario ?? ids.get(result.index) ?? `#${result.index}`;
+      getOrInsert(valuesByUnit, unit, () => []).push(...valuesOf(result, metric, name));
     }
-    const withValues = [...pooled].filter(([, values]) => values.length > 0);
+    const withValues = [...valuesByUnit].filter(([, values]) => values.length > 0);
     const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
     return {
       name,
-      all: new Set(pooled.keys()),
+      all: new Set(valuesByUnit.keys()),
       values: new Map(withValues.map(([unit, values]) => [unit, mean(values)])),
-      missing: pooled.size - withValues.length,
+      missing: valuesByUnit.size - withValues.length,
     };
   });
 }
@@ -33,11 +33,11 @@ export async function evaluationUnits(subjects: readonly Subject[], metric: stri
 /** Returns a value per rollout that did not fail. */
 function valuesOf({ rewards, metrics, scenario, index }: ScenarioResult, metric: string, name: string): readonly number[] {
   if (metric === "reward") return rewards;
-  return metrics.map((each) => {
-    const value = each[metric];
+  return metrics.map((rolloutMetrics) => {
+    const value = rolloutMetrics[metric];
     if (value !== undefined) return Number(value);
     throw new NotFoundError(
-      `A rollout of scenario \`${scenario ?? index}\` of run \`${name}\` has no metric \`${metric}\`; it has: reward, ${Object.keys(each).join(", ")}`,
+      `A rollout of scenario \`${scenario ?? index}\` of run \`${name}\` has no metric \`${metric}\`; it has: reward, ${Object.keys(rolloutMetrics).join(", ")}`,
       { param: "metric" },
     );
   });

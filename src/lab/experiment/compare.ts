@@ -1,3 +1,4 @@
+/** Comparison of runs by paired differences. `compare-units.ts` reads the values of each run, and `pairs.ts` pairs them. */
 import { ArgumentError } from "../../base/errors.ts";
 import type { BootstrapOptions } from "./bootstrap.ts";
 import { evaluationUnits, stepUnits } from "./compare-units.ts";
@@ -54,7 +55,7 @@ export interface CompareOptions extends BootstrapOptions {
  */
 export async function compare(runs: readonly (Run | Subject)[], options: CompareOptions = {}): Promise<Comparison> {
   const { baseline = 0, from, to, signal, level, draws, seed } = options;
-  const subjects = runs.map((each): Subject => (each instanceof Run ? { run: each, name: each.name } : each));
+  const subjects = runs.map((run): Subject => (run instanceof Run ? { run, name: run.name } : run));
   checkSubjects(subjects);
   const by = options.by ?? (subjects.every(({ run }) => run.evaluations.length > 0) ? "scenario" : "step");
   if (by === "scenario" && (from !== undefined || to !== undefined))
@@ -66,12 +67,13 @@ export async function compare(runs: readonly (Run | Subject)[], options: Compare
   return compareUnits(units, { metric, by, baseline, bootstrap: { level, draws, seed } });
 }
 
+/** Requires at least two runs with distinct names. @throws ArgumentError `E_ARGUMENT` for others. */
 function checkSubjects(subjects: readonly Subject[]): void {
   if (subjects.length < 2) throw new ArgumentError(`Expected at least two runs to compare, got ${subjects.length}`, { param: "runs" });
   const names = subjects.map(({ name }) => name);
-  const twice = names.find((name, index) => names.indexOf(name) !== index);
-  if (twice !== undefined) {
+  const duplicate = names.find((name, index) => names.indexOf(name) !== index);
+  if (duplicate !== undefined) {
     const remedy = "open them with `openRuns`, or use `run.named(…)`";
-    throw new ArgumentError(`Expected runs with distinct names, got \`${twice}\` twice; ${remedy}`, { param: "runs" });
+    throw new ArgumentError(`Expected runs with distinct names, got \`${duplicate}\` twice; ${remedy}`, { param: "runs" });
   }
 }

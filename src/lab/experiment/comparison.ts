@@ -1,3 +1,4 @@
+/** Result of `compare` and of a sweep's comparison, as a table and as a chart. */
 import { barChart } from "./bar-chart.ts";
 import type { BootstrapEstimate } from "./bootstrap.ts";
 import type { Chart } from "./chart.ts";
@@ -64,16 +65,16 @@ export class Comparison extends Displayable {
    */
   table(): Table {
     const rows = this.runs.map(({ name, mean, low, high }) => {
-      const found = this.differences.find((each) => each.name === name);
+      const difference = this.differences.find((each) => each.name === name);
       return {
         run: name,
         mean: finite(mean),
         low: finite(low),
         high: finite(high),
-        difference: finite(found?.mean),
-        difference_low: finite(found?.low),
-        difference_high: finite(found?.high),
-        pairs: found?.count ?? null,
+        difference: finite(difference?.mean),
+        difference_low: finite(difference?.low),
+        difference_high: finite(difference?.high),
+        pairs: difference?.count ?? null,
       };
     });
     return new Table(rows);

@@ -1,3 +1,4 @@
+/** Output of tables, charts and comparisons in notebooks. */
 import { inspect } from "node:util";
 
 /** Contents of a notebook output by media type. */
@@ -37,9 +38,9 @@ export abstract class Displayable {
   [inspect.custom](): string {
     const media = this.toMedia();
     const tslab = tslabModule();
-    const shown = Object.entries(media).find(([type]) => type !== "text/plain");
-    if (tslab === null || shown === undefined) return media["text/plain"] ?? "";
-    tslab.display.raw(...shown);
+    const richMedia = Object.entries(media).find(([type]) => type !== "text/plain");
+    if (tslab === null || richMedia === undefined) return media["text/plain"] ?? "";
+    tslab.display.raw(...richMedia);
     return "";
   }
 }

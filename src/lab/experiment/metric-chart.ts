@@ -1,4 +1,6 @@
+/** Charts of a recorded metric over the steps of several runs. */
 import { ArgumentError } from "../../base/errors.ts";
+import { first, getOrInsert, getOrThrow } from "../../base/util/values.ts";
 import { consecutive } from "../report/axis.ts";
 import type { Split } from "../../run/data.ts";
 import { bootstrapMean, type BootstrapOptions } from "./bootstrap.ts";
@@ -43,14 +45,11 @@ export function metricChart(runs: readonly Run[], options: MetricChartOptions = 
   const { metric = "reward/mean", split = "train", groupBy = ({ name }) => name, title = metric, ...bootstrap } = options;
   if (runs.length === 0) throw new ArgumentError("Expected at least one run, got none", { param: "runs" });
   const groups = new Map<string, (readonly [number, number])[][]>();
-  for (const run of runs) {
-    const name = groupBy(run);
-    groups.set(name, [...(groups.get(name) ?? []), run.series(metric, split)]);
-  }
-  const series = [...groups].map(([name, members]): Series => {
-    const [first] = members;
-    if (members.length > 1 || first === undefined) return { name, ...meanOf(members, bootstrap) };
-    return { name, points: split === "train" ? withGaps(first) : first };
+  for (const run of runs) getOrInsert(groups, groupBy(run), () => []).push(run.series(metric, split));
+  const series = [...groups].map(([name, curves]): Series => {
+    if (curves.length > 1) return { name, ...meanOf(curves, bootstrap) };
+    const [points = []] = curves;
+    return { name, points: split === "train" ? withGaps(points) : points };
   });
   return lineChart({ title, xLabel: split === "train" ? "step" : "completed steps", series });
 }
@@ -62,15 +61,12 @@ function withGaps(points: readonly (readonly [number, number])[]): (readonly [nu
 }
 
 /** Averages curves at the steps that all of them have. */
-function meanOf(members: readonly (readonly (readonly [number, number])[])[], bootstrap: BootstrapOptions): Omit<Series, "name"> {
-  const values = members.map((points) => new Map(points));
-  const steps = [...(values[0] as Map<number, number>).keys()].filter((step) => values.every((each) => each.has(step)));
+function meanOf(curves: readonly (readonly (readonly [number, number])[])[], bootstrap: BootstrapOptions): Omit<Series, "name"> {
+  const valuesByStep = curves.map((points) => new Map(points));
+  const steps = [...first(valuesByStep).keys()].filter((step) => valuesByStep.every((values) => values.has(step)));
   const estimates = steps.map((step) => {
-    const { mean, low, high } = bootstrapMean(
-      values.map((each) => each.get(step) as number),
-      bootstrap,
-    );
-    return { step, mean, low, high };
+    const values = valuesByStep.map((curve) => getOrThrow(curve, step));
+    return { step, ...bootstrapMean(values, bootstrap) };
   });
   return {
     points: estimates.map(({ step, mean }) => [step, mean]),

@@ -1,3 +1,4 @@
+/** Tables of recorded metrics: a row per run and step. */
 import { NotFoundError } from "../../base/errors.ts";
 import type { Split } from "../../run/data.ts";
 import type { Run } from "./run.ts";
@@ -38,14 +39,13 @@ export function metricsTable(runs: readonly Run[], { metrics, split = "train", s
   }
   const names = metrics ?? known;
   const rows = runs.flatMap((run) => {
-    const { steps: numbers, columns } = run.metrics(split);
-    const row = (step: number, index: number): Row => ({
+    const { steps: stepNumbers, columns } = run.metrics(split);
+    const runRows = stepNumbers.map((step, index): Row => ({
       run: run.name,
       step,
       ...Object.fromEntries(names.map((name) => [name, columns[name]?.[index] ?? null])),
-    });
-    const all = numbers.map(row);
-    return steps === "all" ? all : all.slice(-1);
+    }));
+    return steps === "all" ? runRows : runRows.slice(-1);
   });
   return new Table(rows, ["run", "step", ...names]);
 }

@@ -1,3 +1,4 @@
+/** Opening of run directories as {@link Run} objects, by path or glob. */
 import { stat } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { expandPaths } from "../../library/dataset/paths.ts";
@@ -42,7 +43,9 @@ export async function openRun(dir: string, { signal }: ReadRunOptions = {}): Pro
  */
 export async function openRuns(patterns: string | readonly string[], options: ReadRunOptions = {}): Promise<Run[]> {
   const dirs = new Set<string>();
-  for (const pattern of typeof patterns === "string" ? [patterns] : patterns) for (const dir of await runDirs(pattern)) dirs.add(dir);
+  for (const pattern of typeof patterns === "string" ? [patterns] : patterns) {
+    for (const dir of await runDirs(pattern)) dirs.add(dir);
+  }
   const runs = await Promise.all([...dirs].map((dir) => openRun(dir, options)));
   const names = distinctNames(runs.map(({ dir }) => dir));
   return runs.map((run, index) => run.named(names[index] as string));
@@ -74,7 +77,7 @@ export async function isDirectory(path: string): Promise<boolean> {
   );
 }
 
-/** Returns the last segments of each path, as many as make all of them distinct. */
+/** Returns the last segments of each path, as many as make all of them distinct. @param paths - All different, so that the search ends. */
 function distinctNames(paths: readonly string[]): string[] {
   const tails = (count: number) => paths.map((path) => path.split(/[\\/]/u).slice(-count).join("/"));
   for (let count = 1; ; count++) {

@@ -36,53 +36,52 @@ export function compareUnits(units: readonly Units[], { metric, by, baseline, bo
       param: "baseline",
     });
   }
-  for (const each of units) checkPairs(each, reference, by);
+  for (const run of units) checkPairs(run, reference, by);
   const runs = units.map(({ name, values, missing }): ComparedRun => ({
     name,
     missing,
     ...bootstrapMean([...values.values()], bootstrap),
   }));
-  const others = units.filter((each) => each !== reference);
+  const otherRuns = units.filter((run) => run !== reference);
   return new Comparison({
     metric,
     by,
     baseline: reference.name,
     runs,
-    differences: others.map((each) => difference(each, reference, bootstrap)),
+    differences: otherRuns.map((run) => differenceOf(run, reference, bootstrap)),
   });
 }
 
 /** Pairs the values of a run with the values of the baseline; units without a value in either are left out. */
-function difference(each: Units, reference: Units, bootstrap: BootstrapOptions): Difference {
-  const pairs = [...reference.values].flatMap(([unit, value]) => {
-    const other = each.values.get(unit);
-    return other === undefined ? [] : [{ unit, difference: other - value }];
+function differenceOf(run: Units, reference: Units, bootstrap: BootstrapOptions): Difference {
+  const pairs = [...reference.values].flatMap(([unit, referenceValue]) => {
+    const value = run.values.get(unit);
+    return value === undefined ? [] : [{ unit, difference: value - referenceValue }];
   });
   const differences = pairs.map((pair) => pair.difference);
-  return { name: each.name, baseline: reference.name, pairs, ...bootstrapMean(differences, bootstrap) };
+  return { name: run.name, baseline: reference.name, pairs, ...bootstrapMean(differences, bootstrap) };
 }
 
 /** Max number of unpaired units in an error message. */
 const MAX_LISTED = 5;
 
-/** Checks that a run has the same units as the baseline. */
-function checkPairs(each: Units, reference: Units, by: Comparison["by"]): void {
-  const missing = [...reference.all].filter((unit) => !each.all.has(unit));
-  const extra = [...each.all].filter((unit) => !reference.all.has(unit));
+/** Checks that a run has the same units as the baseline. @throws ConfigError `E_CONFIG` listing the units that one of them lacks. */
+function checkPairs(run: Units, reference: Units, by: Comparison["by"]): void {
+  const missing = [...reference.all].filter((unit) => !run.all.has(unit));
+  const extra = [...run.all].filter((unit) => !reference.all.has(unit));
   if (missing.length + extra.length === 0) return;
-  const parts = [
-    ...(missing.length === 0 ? [] : [`\`${each.name}\` lacks ${listed(missing)}`]),
-    ...(extra.length === 0 ? [] : [`\`${reference.name}\` lacks ${listed(extra)}`]),
-  ];
-  const remedy = by === "scenario" ? 'Evaluate both on the same scenarios, or compare `by: "step"`' : commonSteps(each, reference);
-  throw new ConfigError(`Expected the same ${by}s in every run, so that differences are paired: ${parts.join("; ")}. ${remedy}`, {
+  const problems: string[] = [];
+  if (missing.length > 0) problems.push(`\`${run.name}\` lacks ${listed(missing)}`);
+  if (extra.length > 0) problems.push(`\`${reference.name}\` lacks ${listed(extra)}`);
+  const remedy = by === "scenario" ? 'Evaluate both on the same scenarios, or compare `by: "step"`' : commonSteps(run, reference);
+  throw new ConfigError(`Expected the same ${by}s in every run, so that differences are paired: ${problems.join("; ")}. ${remedy}`, {
     param: "runs",
   });
 }
 
 /** Returns the remedy for runs with different steps. */
-function commonSteps(each: Units, reference: Units): string {
-  const common = [...reference.all].filter((unit) => each.all.has(unit)).map(Number);
+function commonSteps(run: Units, reference: Units): string {
+  const common = [...reference.all].filter((unit) => run.all.has(unit)).map(Number);
   if (common.length === 0) return "The runs have no step in common";
   return `Compare the common steps: \`from: ${Math.min(...common)}\`, \`to: ${Math.max(...common)}\``;
 }

@@ -36,12 +36,14 @@ export interface PlotOptions {
 
 /** An SVG document in the making: a plot area with a value axis, to which charts add their own elements. */
 export class Plot {
-  /** Edges of the plot area in pixels. */
+  /** Left edge of the plot area in pixels, as the other edges. */
   readonly left = MARGIN.left;
   readonly right = WIDTH - MARGIN.right;
   readonly top: number;
   readonly bottom: number;
+  /** Height of the document in pixels. */
   readonly #height: number;
+  /** Lowest and highest value of the axis. */
   readonly #range: readonly [number, number];
   readonly #parts: string[] = [];
 
@@ -95,6 +97,7 @@ export class Plot {
     ].join("\n");
   }
 
+  /** Draws a row of the legend at the height `y` in pixels. */
   #legendRow(row: readonly (LegendEntry & { readonly offset: number })[], y: number): void {
     for (const { name, color, offset } of row) {
       this.line([this.left + offset, y], [this.left + offset + LEGEND_LINE, y], `stroke="${escaped(color)}" stroke-width="3"`);

@@ -1,3 +1,4 @@
+/** A run directory as an object: state, metrics, checkpoints and rollouts. `openRun` creates it. */
 import { join } from "node:path";
 import { ArgumentError, NotFoundError } from "../../base/errors.ts";
 import type { CheckpointData, ColumnsData, NoticeData, RunStatus, Split } from "../../run/data.ts";
@@ -189,13 +190,12 @@ export class Run {
    * ```
    */
   async evaluation(step?: number, { signal }: ReadRunOptions = {}): Promise<ScenarioResult[]> {
-    const wanted = this.evaluationStep(step);
+    const evaluationStep = this.evaluationStep(step);
     const results: ScenarioResult[] = [];
-    for await (const { scenario: index, group } of this.#groupLines("eval", wanted, signal)) {
-      const { scenario_id: id, environment } = group.metadata;
+    for await (const { scenario: index, group } of this.#groupLines("eval", evaluationStep, signal)) {
       results.push({
         index,
-        scenario: id === undefined ? null : environment === undefined ? String(id) : `${environment}/${id}`,
+        scenario: scenarioName(group.metadata),
         rewards: group.trajectories.map(({ reward }) => reward),
         metrics: group.trajectories.map(({ metrics }) => metrics),
         exceptions: group.exceptions.length,
@@ -206,10 +206,10 @@ export class Run {
 
   /** Reads the groups of a step. A group may be written twice around a crash; the first one counts, as in training. */
   async *#groupLines(split: Split, step: number, signal: AbortSignal | undefined): ReturnType<typeof readGroups> {
-    const seen = new Set<number>();
-    for await (const found of readGroups(join(this.dir, trajectoryFile(split, step)), { signal })) {
-      if (!seen.has(found.scenario)) yield found;
-      seen.add(found.scenario);
+    const seenScenarios = new Set<number>();
+    for await (const line of readGroups(join(this.dir, trajectoryFile(split, step)), { signal })) {
+      if (!seenScenarios.has(line.scenario)) yield line;
+      seenScenarios.add(line.scenario);
     }
   }
 
@@ -219,8 +219,8 @@ export class Run {
    * @internal
    */
   evaluationStep(step: number | undefined): number {
-    const found = step === undefined ? this.evaluations.at(-1) : this.evaluations.find((each) => each === step);
-    if (found !== undefined) return found;
+    const evaluation = step === undefined ? this.evaluations.at(-1) : this.evaluations.find((each) => each === step);
+    if (evaluation !== undefined) return evaluation;
     const known = this.evaluations.length === 0 ? "no evaluation" : `evaluations after ${this.evaluations.join(", ")} steps`;
     throw new NotFoundError(`Run \`${this.name}\` has ${known}${step === undefined ? "" : `, and none after ${step} steps`}`, {
       param: "step",
@@ -264,14 +264,22 @@ export class Run {
   }
 }
 
+/** Returns the id of a group's scenario, with the environment in a run on several; null if the group has no id. */
+function scenarioName({ scenario_id: id, environment }: TrajectoryGroup["metadata"]): string | null {
+  if (id === undefined) return null;
+  return environment === undefined ? String(id) : `${environment}/${id}`;
+}
+
 /** Returns the state of a status; `unknown` for a reason that this version of the package does not know. */
 function stateName(status: RunStatus): RunState {
   if (status.kind !== "ended") return status.kind;
   return isKnownEnd(status.reason) ? status.reason : "unknown";
 }
 
+/** Reasons of `run-end` events. */
 const ENDS = ["completed", "stopped", "early-stop", "nothing-to-learn"] as const;
 
+/** Whether a reason is one of {@link ENDS}. */
 function isKnownEnd(reason: string): reason is (typeof ENDS)[number] {
   return (ENDS as readonly string[]).includes(reason);
 }

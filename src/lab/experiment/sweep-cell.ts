@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { ArgumentError, ConfigError, DataError } from "../../base/errors.ts";
 import { replaceFile } from "../../base/util/replace-file.ts";
-import { parseJson } from "../../base/util/values.ts";
+import { isRecord, parseJson } from "../../base/util/values.ts";
 
 /** Value of a setting in a sweep: JSON, because the settings are recorded and name the cell. */
 export type Setting = string | number | boolean | null | readonly Setting[] | { readonly [name: string]: Setting };
@@ -30,7 +30,7 @@ export interface SweepCell<S> {
 }
 
 /** Schema of `cell.json`. */
-const record = z.strictObject({
+const recordSchema = z.strictObject({
   version: z.literal(1),
   settings: z.record(z.string(), z.json()),
   seed: z.int(),
@@ -42,7 +42,7 @@ const record = z.strictObject({
 });
 
 /** Contents of `cell.json`. */
-export type CellRecord = z.infer<typeof record>;
+export type CellRecord = z.infer<typeof recordSchema>;
 
 /** Max characters of the settings in the name of a cell, without the hash. */
 const MAX_NAME = 96;
@@ -82,15 +82,17 @@ function checkValues(name: string, values: readonly Setting[]): void {
       param,
     });
   });
-  const twice = texts.find((text, index) => texts.indexOf(text) !== index);
-  if (twice !== undefined) throw new ArgumentError(`Expected \`${param}\` to contain each value once, got ${twice} twice`, { param });
+  const duplicate = texts.find((text, index) => texts.indexOf(text) !== index);
+  if (duplicate !== undefined)
+    throw new ArgumentError(`Expected \`${param}\` to contain each value once, got ${duplicate} twice`, { param });
 }
 
 /** Returns `learningRate-0.0003_lora-8_`: settings sorted by name, with a hash where characters are replaced or the name is long. */
 function settingsName(settings: Readonly<Record<string, Setting>>): string {
+  const textOf = (value: Setting | undefined) => (typeof value === "string" ? value : JSON.stringify(value));
   const parts = Object.keys(settings)
     .sort()
-    .map((key) => `${key}-${typeof settings[key] === "string" ? settings[key] : JSON.stringify(settings[key])}_`);
+    .map((key) => `${key}-${textOf(settings[key])}_`);
   const name = parts.join("");
   // The text "1" and the number 1 would give the same name. A text that is JSON gets a hash, and so does an object or a list.
   const isPlain = Object.values(settings).every(
@@ -107,10 +109,8 @@ function settingsName(settings: Readonly<Record<string, Setting>>): string {
 
 /** Returns JSON with sorted keys. */
 function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, inner: unknown) =>
-    typeof inner === "object" && inner !== null && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
+  return JSON.stringify(value, (_, member: unknown) =>
+    isRecord(member) ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1))) : member,
   );
 }
 
@@ -127,11 +127,11 @@ export async function readCell(cell: SweepCell<unknown>): Promise<CellRecord | n
     throw error;
   });
   if (text === null) return null;
-  const found = record.safeParse(parseJson(text));
-  if (!found.success)
-    throw new DataError(`${path}: expected the record of a cell: ${found.error.issues[0]?.message}. Delete its directory`);
-  if (found.data.seed === cell.seed && isDeepStrictEqual(found.data.settings, JSON.parse(JSON.stringify(cell.settings)))) return found.data;
-  throw new ConfigError(`${path} records other settings than the cell of this name: ${JSON.stringify(found.data.settings)}`, {
+  const { data: record, error } = recordSchema.safeParse(parseJson(text));
+  if (error !== undefined) throw new DataError(`${path}: expected the record of a cell: ${error.issues[0]?.message}. Delete its directory`);
+  const hasSameSettings = isDeepStrictEqual(record.settings, JSON.parse(JSON.stringify(cell.settings)));
+  if (record.seed === cell.seed && hasSameSettings) return record;
+  throw new ConfigError(`${path} records other settings than the cell of this name: ${JSON.stringify(record.settings)}`, {
     param: "dir",
   });
 }

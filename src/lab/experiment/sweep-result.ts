@@ -1,4 +1,6 @@
+/** Result of a sweep: its cells as a table, as runs, and compared by their settings. */
 import { ArgumentError, NotFoundError } from "../../base/errors.ts";
+import { getOrInsert } from "../../base/util/values.ts";
 import { property } from "../report/facts.ts";
 import type { BootstrapOptions } from "./bootstrap.ts";
 import type { Comparison } from "./comparison.ts";
@@ -109,15 +111,15 @@ export class SweepResult<S, V> {
   compare({ value, baseline = 0, ...bootstrap }: SweepCompareOptions<S, V> = {}): Comparison {
     const combinations = new Map<string, CellResult<S, V>[]>();
     for (const cell of this.cells) {
-      const name = Object.entries(cell.settings as object)
-        .map(([key, setting]) => `${key}=${String(scalar(setting))}`)
-        .join(" ");
-      combinations.set(name, [...(combinations.get(name) ?? []), cell]);
+      const settings = Object.entries(cell.settings as object);
+      const name = settings.map(([key, setting]) => `${key}=${String(scalar(setting))}`).join(" ");
+      getOrInsert(combinations, name, () => []).push(cell);
     }
     if (combinations.size < 2)
       throw new ArgumentError(`Expected a grid with at least two combinations to compare, got ${combinations.size}`, { param: "grid" });
     const units = [...combinations].map(([name, cells]) => {
-      const values = cells.flatMap((cell) => (cell.state === "completed" ? [[String(cell.seed), numberOf(cell, value)] as const] : []));
+      const completed = cells.filter(({ state }) => state === "completed");
+      const values = completed.map((cell) => [String(cell.seed), numberOf(cell, value)] as const);
       return {
         name,
         all: new Set(cells.map(({ seed }) => String(seed))),
@@ -132,14 +134,17 @@ export class SweepResult<S, V> {
 
 /** Returns the number of a completed cell to compare. */
 function numberOf<S, V>(cell: CellResult<S, V>, value: SweepCompareOptions<S, V>["value"]): number {
-  const found = typeof value === "function" ? value(cell) : value === undefined ? cell.value : property(cell.value, value);
-  if (typeof found === "number" && Number.isFinite(found)) return found;
-  const wanted = typeof value === "string" ? `a number \`${value}\`` : "a finite number";
-  throw new NotFoundError(`Expected cell \`${cell.name}\` to have ${wanted}, its value is ${JSON.stringify(cell.value)}`, {
+  let selected: unknown = cell.value;
+  if (typeof value === "function") selected = value(cell);
+  else if (value !== undefined) selected = property(cell.value, value);
+  if (typeof selected === "number" && Number.isFinite(selected)) return selected;
+  const expected = typeof value === "string" ? `a number \`${value}\`` : "a finite number";
+  throw new NotFoundError(`Expected cell \`${cell.name}\` to have ${expected}, its value is ${JSON.stringify(cell.value)}`, {
     param: "value",
   });
 }
 
+/** Returns the members of an object as cells of a table. */
 function scalars(values: unknown): Row {
   return Object.fromEntries(Object.entries(values as object).map(([name, value]) => [name, scalar(value)]));
 }

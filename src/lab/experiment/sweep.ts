@@ -1,3 +1,4 @@
+/** Runs of a function over a grid of settings and seeds, resumable through the records of `sweep-cell.ts`. */
 import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
 import PQueue from "p-queue";
@@ -115,32 +116,32 @@ async function runCell<G extends Grid, V>(
   { run, retryFailed = true, onCell }: SweepOptions<G, V>,
   signal: AbortSignal,
 ): Promise<CellResult<Settings<G>, V>> {
-  const before = await readCell(cell);
-  /** Reports a record to `onCell` and returns it as a result. */
-  const reported = (contents: CellRecord): CellResult<Settings<G>, V> => {
+  const previous = await readCell(cell);
+  /** Reports a record to `onCell` and returns the record as a result. */
+  const report = (contents: CellRecord): CellResult<Settings<G>, V> => {
     const { state, attempts, seconds, value, error } = contents;
     const result = { ...cell, state, attempts, seconds, value: value as V | null, error };
     onCell?.(result);
     return result;
   };
-  if (before?.state === "completed" || (before?.state === "failed" && !retryFailed)) return reported(before);
+  if (previous?.state === "completed" || (previous?.state === "failed" && !retryFailed)) return report(previous);
   const started: CellRecord = {
     version: 1,
     settings: JSON.parse(JSON.stringify(cell.settings)) as CellRecord["settings"],
     seed: cell.seed,
     state: "running",
-    attempts: (before?.attempts ?? 0) + 1,
+    attempts: (previous?.attempts ?? 0) + 1,
     seconds: null,
     value: null,
     error: null,
   };
   await writeCell(cell, started);
-  reported(started);
+  report(started);
   const startedMs = performance.now();
   const outcome = await outcomeOf(() => run({ ...cell, signal }), signal);
   const ended: CellRecord = { ...started, ...outcome, seconds: (performance.now() - startedMs) / 1000 };
   await writeCell(cell, ended);
-  return reported(ended);
+  return report(ended);
 }
 
 /** Runs the function of a cell. An abort is rethrown, and the cell stays `running` on disk, so that the next call resumes it. */

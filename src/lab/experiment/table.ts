@@ -1,3 +1,4 @@
+/** Tables of values, as CSV, Markdown, JSON and text. */
 import { ArgumentError } from "../../base/errors.ts";
 import { Displayable, type MediaBundle } from "./display.ts";
 
@@ -79,12 +80,11 @@ export class Table extends Displayable {
    * ```
    */
   toMarkdown(): string {
-    const cell = (text: string) => text.replaceAll("\\", "\\\\").replaceAll("|", "\\|").replaceAll(/\r?\n/gu, " ");
+    const escapedCell = (text: string) => text.replaceAll("\\", "\\\\").replaceAll("|", "\\|").replaceAll(/\r?\n/gu, " ");
     const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |\n`;
     const rule = this.columns.map((name) => (this.#isNumeric(name) ? "---:" : "---"));
-    return [line(this.columns.map(cell)), line(rule), ...this.#cells().map((cells) => line(cells.map((value) => cell(shown(value)))))].join(
-      "",
-    );
+    const rows = this.#cells().map((cells) => line(cells.map((value) => escapedCell(cellText(value)))));
+    return [line(this.columns.map(escapedCell)), line(rule), ...rows].join("");
   }
 
   /**
@@ -107,24 +107,26 @@ export class Table extends Displayable {
 
   /** Returns the table as text with aligned columns. */
   override toString(): string {
-    const cells = [this.columns, ...this.#cells().map((row) => row.map(shown))];
+    const cells = [this.columns, ...this.#cells().map((row) => row.map(cellText))];
     const widths = this.columns.map((_, index) => Math.max(...cells.map((row) => (row[index] as string).length)));
     const pad = (text: string, index: number) =>
       this.#isNumeric(this.columns[index] as string) ? text.padStart(widths[index] as number) : text.padEnd(widths[index] as number);
     return cells.map((row) => row.map(pad).join("  ").trimEnd()).join("\n");
   }
 
+  /** Returns the values of each row in the order of the columns. */
   #cells(): Cell[][] {
     return this.rows.map((row) => this.columns.map((name) => row[name] ?? null));
   }
 
+  /** Whether a column has numbers and missing values only. */
   #isNumeric(name: string): boolean {
     return this.rows.some((row) => typeof row[name] === "number") && this.rows.every((row) => typeof (row[name] ?? 0) === "number");
   }
 }
 
-/** Returns a value as text; numbers with {@link SHOWN_DIGITS} digits. */
-function shown(value: Cell): string {
+/** Returns a value as text; fractions with {@link SHOWN_DIGITS} digits. */
+function cellText(value: Cell): string {
   if (value === null) return "";
   return typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(SHOWN_DIGITS))) : String(value);
 }
