@@ -1,4 +1,4 @@
-/** Axes of the charts: steps, ranges and tick labels. */
+/** Axes of the charts: steps, ranges and tick labels. The pages and the SVG charts of `experiment` share them. */
 
 /**
  * Formats a tick with as many digits as distinguish it from the next tick.
@@ -22,23 +22,25 @@ const MIN_RELATIVE_RANGE = 1e-9;
 export function valueRange(min: number | null, max: number | null): [number, number] {
   if (min === null || max === null) return [0, 1];
   const size = Math.max(Math.abs(min), Math.abs(max));
-  if (max - min > size * MIN_RELATIVE_RANGE) return [min - (max - min) / 10, max + (max - min) / 10];
+  const padding = (max - min) / 10;
+  if (max - min > size * MIN_RELATIVE_RANGE) return [min - padding, max + padding];
   return size === 0 ? [0, 1] : [min - size / 10, max + size / 10];
 }
 
 /** Returns the range of a logarithmic value axis: positive values rounded outwards to one digit; 1 to 10 without values. */
 export function logRange(min: number | null, max: number | null): [number, number] {
   if (min === null || max === null || min <= 0) return [1, 10];
-  const power = (value: number) => 10 ** Math.floor(Math.log10(value));
-  const [low, high] = [Math.floor(min / power(min)) * power(min), Math.ceil(max / power(max)) * power(max)];
-  return [low, high > low ? high : low + power(min)];
+  const powerOfTen = (value: number) => 10 ** Math.floor(Math.log10(value));
+  const low = Math.floor(min / powerOfTen(min)) * powerOfTen(min);
+  const high = Math.ceil(max / powerOfTen(max)) * powerOfTen(max);
+  return [low, high > low ? high : low + powerOfTen(min)];
 }
 
-/** Returns all integers from the lowest to the highest of `given`, so that a missing step is a gap in the curves. */
-export function consecutive(given: readonly number[]): number[] {
-  if (given.length === 0) return [];
-  const first = given.reduce((low, step) => Math.min(low, step));
-  const last = given.reduce((high, step) => Math.max(high, step));
+/** Returns all integers from the lowest to the highest of some steps, so that a missing step is a gap in the curves. */
+export function consecutive(steps: readonly number[]): number[] {
+  if (steps.length === 0) return [];
+  const first = steps.reduce((low, step) => Math.min(low, step));
+  const last = steps.reduce((high, step) => Math.max(high, step));
   return Array.from({ length: last - first + 1 }, (_, index) => first + index);
 }
 

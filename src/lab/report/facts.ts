@@ -30,7 +30,7 @@ function rowsOf(name: string, value: unknown): [string, string][] {
   if (typeof value === "string") return [[name, value]];
   const isTree = typeof value === "object" && value !== null && !isFlatList(value) && Object.keys(value).length > 0;
   if (!isTree) return [[name, JSON.stringify(value)]];
-  return Object.entries(value).flatMap(([key, inner]) => rowsOf(`${name}.${key}`, inner));
+  return Object.entries(value).flatMap(([key, member]) => rowsOf(`${name}.${key}`, member));
 }
 
 /** Whether an object is a list without objects or lists in it. */
@@ -105,6 +105,7 @@ export function property(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
 }
 
+/** Formats a time as `2026-11-22 14:05:09 UTC`. */
 function timeText(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }

@@ -1,13 +1,10 @@
-import type {
-  History,
-  MessageOrChoice,
-  Trajectory as WireTrajectory,
-  TrajectoryGroup as WireTrajectoryGroup,
-} from "../../base/schema/index.ts";
+/** Conversion of stored groups and trajectories to the data of the pages. */
+import type { MessageOrChoice, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../../base/schema/index.ts";
 import { isChoice } from "../../base/trajectory/messages.ts";
 import { completionTokens, summarize } from "../../base/trajectory/statistics.ts";
 import { isTrainableGroup } from "../../base/trajectory/trainable.ts";
 import { isTrainableWire } from "../../base/trajectory/token-values.ts";
+import { allChoices, historiesOf } from "../../base/trajectory/trajectory.ts";
 import type { TrainedTurn } from "../../run/read-groups.ts";
 import type { DetailData, GroupData, ItemData, TrajectoryData } from "./page-data.ts";
 import { sampledData } from "./tokens.ts";
@@ -49,8 +46,9 @@ export function groupData(group: WireTrajectoryGroup, line: number, details: Det
   };
 }
 
+/** Converts a trajectory, with its contents as `detail`. */
 function trajectoryData(trajectory: WireTrajectory, { advantage, detail }: Pick<TrajectoryData, "advantage" | "detail">): TrajectoryData {
-  const choices = historiesOf(trajectory).flat().filter(isChoice);
+  const choices = allChoices(trajectory);
   return {
     reward: trajectory.reward,
     advantage,
@@ -60,11 +58,6 @@ function trajectoryData(trajectory: WireTrajectory, { advantage, detail }: Pick<
   };
 }
 
-/** Returns the main conversation, then the additional histories. */
-function historiesOf({ messages_and_choices: main, additional_histories: additional }: WireTrajectory): MessageOrChoice[][] {
-  return [main, ...additional.map((history: History) => history.messages_and_choices)];
-}
-
 /**
  * Converts the contents of a trajectory for the page.
  *
@@ -72,8 +65,12 @@ function historiesOf({ messages_and_choices: main, additional_histories: additio
  */
 export function detailData(trajectory: WireTrajectory, turns: readonly TrainedTurn[] | undefined): DetailData {
   // The trainer numbers sampled turns of the main conversation first, then of the additional histories.
-  let turn = 0;
-  const item = (each: MessageOrChoice): ItemData => itemData(each, isChoice(each) ? turns?.[turn++] : undefined);
+  let nextTurn = 0;
+  const convert = (item: MessageOrChoice): ItemData => {
+    if (!isChoice(item)) return itemData(item, undefined);
+    const turn = nextTurn++;
+    return itemData(item, turns?.[turn]);
+  };
   return {
     start: trajectory.start_time ?? null,
     policies: [trajectory.initial_policy_version ?? null, trajectory.final_policy_version ?? null],
@@ -81,10 +78,11 @@ export function detailData(trajectory: WireTrajectory, turns: readonly TrainedTu
     metadata: trajectory.metadata,
     logs: trajectory.logs,
     tools: (trajectory.tools ?? []).map((tool) => ({ name: tool.function.name, description: tool.function.description ?? "" })),
-    histories: historiesOf(trajectory).map((history) => history.map(item)),
+    histories: historiesOf(trajectory).map(({ items }) => items.map(convert)),
   };
 }
 
+/** Converts a message or a choice. @param trained - Values of the trainer for a choice; undefined if none were stored. */
 function itemData(item: MessageOrChoice, trained: TrainedTurn | undefined): ItemData {
   const message = isChoice(item) ? { name: undefined, tool_call_id: undefined, ...item.message } : item;
   const refusal: unknown = Reflect.get(message, "refusal");

@@ -1,3 +1,4 @@
+/** HTML documents: the page of a report, and the frame that the dashboard uses too. */
 import { createHash } from "node:crypto";
 import { pageFiles } from "../../base/util/page-files.ts";
 import type { PageData } from "./page-data.ts";
@@ -50,6 +51,7 @@ function hashOf(content: string): string {
   return `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
 }
 
+/** Escapes a text for the content of an element. */
 function escapeHtml(value: string): string {
   return value.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

@@ -1,3 +1,4 @@
+/** Reading of the selected steps with their trajectories, within the limits of a page. */
 import { join } from "node:path";
 import { detailData, groupData, type Details } from "./groups.ts";
 import type { GroupData, StepData } from "./page-data.ts";
@@ -21,7 +22,7 @@ interface ByteBudget {
 }
 
 /** Max share of the byte budget per step, so that the first, last and best step of both splits fit: six steps. */
-const LARGEST_SHARE = 1 / 6;
+const MAX_STEP_SHARE = 1 / 6;
 
 /**
  * Reads the groups of selected steps, in page order: train before eval, ascending.
@@ -37,12 +38,12 @@ export async function readSteps(
   const steps: StepData[] = [];
   for (const { split, ...selected } of stepsByImportance(run, limits.steps)) {
     // Steps come in the order of importance, so that the least important ones are left out when the budget is used up.
-    const budget: ByteBudget = { bytes: Math.floor(Math.min(remainingBytes, limits.bytes * LARGEST_SHARE)) };
-    if (steps.length > 0 && budget.bytes <= 0) break;
-    const before = budget.bytes;
+    const stepBytes = Math.floor(Math.min(remainingBytes, limits.bytes * MAX_STEP_SHARE));
+    if (steps.length > 0 && stepBytes <= 0) break;
+    const budget: ByteBudget = { bytes: stepBytes };
     const discarded = split === "train" ? run.discarded.get(selected.step) : undefined;
     steps.push(await readStep(runDir, split, { selected, discarded, budget, signal }));
-    remainingBytes -= before - budget.bytes;
+    remainingBytes -= stepBytes - budget.bytes;
   }
   return steps.sort((a, b) => b.split.localeCompare(a.split, "en") || a.step - b.step);
 }
@@ -62,8 +63,8 @@ function stepsByImportance(run: RunFiles, count: number): (SelectedStep & { spli
 /** Returns the mean reward by step. */
 function rewardsOf({ metrics }: RunFiles, split: Split): Map<number, number> {
   const { steps, columns } = metrics[split];
-  const rewards = columns["reward/mean"] ?? [];
-  return new Map(steps.flatMap((step, index) => (typeof rewards[index] === "number" ? [[step, rewards[index]]] : [])));
+  const means = columns["reward/mean"] ?? [];
+  return new Map(steps.flatMap((step, index) => (typeof means[index] === "number" ? [[step, means[index]]] : [])));
 }
 
 /** Input of {@link readStep}. */
@@ -75,13 +76,14 @@ interface StepOptions {
   readonly signal: AbortSignal | undefined;
 }
 
+/** Reads the groups of a step, with the contents of trajectories as long as the budget lasts. */
 async function readStep(runDir: string, split: Split, { selected, discarded, budget, signal }: StepOptions): Promise<StepData> {
   const file = trajectoryFile(split, selected.step);
   const trained = split === "train" ? await readTrained(join(runDir, trainedFile(selected.step)), signal) : null;
-  const found = new Map<number, GroupData>();
+  const groupsByScenario = new Map<number, GroupData>();
   for await (const { line, scenario, group } of readGroups(join(runDir, file), { signal })) {
     // A group may be written twice around a crash; training uses the first one.
-    if (found.has(scenario)) continue;
+    if (groupsByScenario.has(scenario)) continue;
     const details: Details = (trajectory, index) => {
       const detail = detailData(trajectory, trained?.get(`${scenario}/${index}`));
       const size = Buffer.byteLength(JSON.stringify(detail));
@@ -89,10 +91,10 @@ async function readStep(runDir: string, split: Split, { selected, discarded, bud
       budget.bytes -= size;
       return detail;
     };
-    found.set(scenario, { ...groupData(group, line, details), isDiscarded: discarded?.has(scenario) === true });
+    groupsByScenario.set(scenario, { ...groupData(group, line, details), isDiscarded: discarded?.has(scenario) === true });
   }
   // The file has the groups in order of completion, which differs from run to run.
-  const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
+  const groups = [...groupsByScenario].sort(([a], [b]) => a - b).map(([, group]) => group);
   const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
   return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };
 }

@@ -1,3 +1,4 @@
+/** Selection of the steps with trajectories in a page. */
 import type { StepData } from "./page-data.ts";
 
 /** A selected step with the reason for its selection. */

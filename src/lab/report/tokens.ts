@@ -1,3 +1,4 @@
+/** Conversion of a sampled turn to tokens that a page can show. */
 import type { AssistantChoice, LogprobEntry } from "../../base/schema/index.ts";
 import type { TrainedTurn } from "../../run/read-groups.ts";
 import type { SampledData } from "./page-data.ts";
@@ -17,6 +18,7 @@ export function tokenTexts(entries: readonly LogprobEntry[]): string[] {
   });
 }
 
+/** Returns bytes as text: `‹e2 82›`. */
 function hexadecimal(bytes: readonly number[]): string {
   return `‹${bytes.map((byte) => byte.toString(16).padStart(2, "0")).join(" ")}›`;
 }

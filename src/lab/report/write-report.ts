@@ -1,3 +1,4 @@
+/** Report of a run as a single HTML file: `writeReport` reads the run, selects steps, and writes the page. */
 import { basename, join, resolve } from "node:path";
 import { ArgumentError } from "../../base/errors.ts";
 import { replaceFile } from "../../base/util/replace-file.ts";
@@ -68,8 +69,8 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
   }
   const { signal } = options;
   const limits = {
-    steps: whole("steps", options.steps ?? 24),
-    bytes: whole("trajectoryBytes", options.trajectoryBytes ?? 8 * 1024 * 1024),
+    steps: requireWhole("steps", options.steps ?? 24),
+    bytes: requireWhole("trajectoryBytes", options.trajectoryBytes ?? 8 * 1024 * 1024),
   };
   signal?.throwIfAborted();
   const run = await readRun(runDir, signal);
@@ -79,7 +80,7 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
     written: new Date().toISOString(),
     facts: factRows(run),
     config: configRows(run.config),
-    metrics: { train: rounded(run.metrics.train), eval: rounded(run.metrics.eval) },
+    metrics: { train: withRoundedValues(run.metrics.train), eval: withRoundedValues(run.metrics.eval) },
     checkpoints: run.checkpoints,
     events: run.events,
     notices: run.notices,
@@ -91,14 +92,14 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
   return { path, sizeBytes: Buffer.byteLength(html), steps: steps.map(({ split, step }) => ({ split, step })) };
 }
 
-/** Rounds to six significant digits: more than a curve can show, in less than half the bytes. */
-function rounded({ steps, columns }: ColumnsData): ColumnsData {
+/** Rounds metrics to six significant digits: more than a curve can show, in less than half the bytes. */
+function withRoundedValues({ steps, columns }: ColumnsData): ColumnsData {
   const round = (values: readonly (number | null)[]) => values.map((value) => (value === null ? null : Number(value.toPrecision(6))));
   return { steps, columns: Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, round(values)])) };
 }
 
 /** Returns an option after checking that it is an integer of at least 0. */
-function whole(name: "steps" | "trajectoryBytes", value: number): number {
+function requireWhole(name: "steps" | "trajectoryBytes", value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new ArgumentError(`Expected \`${name}\` to be a whole number from 0, got ${String(value)}`, { param: name });
 }
