@@ -1,5 +1,6 @@
 /** Comparison of runs by paired differences. `compare.ts` compares two steps of one run. */
 import { ArgumentError } from "../../base/errors.ts";
+import { zip } from "../../base/util/values.ts";
 import { compare } from "../experiment/compare.ts";
 import { openRun } from "../experiment/open-runs.ts";
 import type { Run, Subject } from "../experiment/run.ts";
@@ -13,7 +14,7 @@ import type { Runs } from "./runs.ts";
 const FILES = [RUN_CONFIG_FILE, METRICS_FILE, EVENTS_FILE, CHECKPOINTS_FILE];
 
 /** Run to compare, opened as an experiment. */
-interface Opened {
+interface OpenedRun {
   readonly reader: RunReader;
   readonly run: Run;
   /** Steps completed before the compared evaluation; undefined for the last one. */
@@ -35,19 +36,16 @@ export async function compareRuns(
 ): Promise<RunComparison> {
   const opened = await Promise.all(wanted.map((text) => open(runs, text, signal)));
   if (by === "scenario") for (const each of opened) await checkEvaluation(each);
-  const names = opened.map(({ reader: { run }, step }) => {
-    const isShared = opened.some(({ reader }) => reader.run.name === run.name && reader.run.id !== run.id);
-    return `${isShared ? run.path : run.name}${step === undefined ? "" : ` after ${step} steps`}`;
-  });
-  const subjects = opened.map(({ run, step }, index): Subject => ({ run, step, name: names[index] as string }));
+  const subjects = opened.map((each): Subject => ({ run: each.run, step: each.step, name: nameOf(each, opened) }));
   const range = by === "step" ? commonSteps(opened) : {};
+  // The comparison has the runs in the order of the subjects.
   const { metric, runs: compared, differences } = await compare(subjects, { by, signal, ...range });
   return {
     metric,
     by,
-    runs: compared.map((estimate, index) => ({
-      run: (opened[index] as Opened).reader.run.id,
-      step: by === "scenario" ? (opened[index] as Opened).run.evaluationStep((opened[index] as Opened).step) : null,
+    runs: zip(opened, compared).map(([{ reader, run, step }, estimate]) => ({
+      run: reader.run.id,
+      step: by === "scenario" ? run.evaluationStep(step) : null,
       missing: estimate.missing,
       estimate: finite(estimate),
       difference: finite(differences.find(({ name }) => name === estimate.name)),
@@ -55,8 +53,15 @@ export async function compareRuns(
   };
 }
 
+/** Returns a name that no other compared run has: the path of a run if other runs have its name, and the step of the evaluation. */
+function nameOf({ reader: { run }, step }: OpenedRun, opened: readonly OpenedRun[]): string {
+  const isShared = opened.some(({ reader }) => reader.run.name === run.name && reader.run.id !== run.id);
+  const name = isShared ? run.path : run.name;
+  return step === undefined ? name : `${name} after ${step} steps`;
+}
+
 /** Opens the run of a query parameter `id` or `id@step`. */
-async function open(runs: Runs, text: string, signal: AbortSignal): Promise<Opened> {
+async function open(runs: Runs, text: string, signal: AbortSignal): Promise<OpenedRun> {
   const [, id = "", step] = /^([^@]*)(?:@(\d{1,9}))?$/u.exec(text) ?? [];
   if (id === "") throw new ArgumentError(`Expected the id of a run, or id@step, got ${JSON.stringify(text)}`, { param: "run" });
   const reader = await runs.get(id);
@@ -66,14 +71,16 @@ async function open(runs: Runs, text: string, signal: AbortSignal): Promise<Open
 }
 
 /** Throws a DataError if the file of the compared evaluation is a link that leads out of the root. */
-async function checkEvaluation({ reader, run, step }: Opened): Promise<void> {
+async function checkEvaluation({ reader, run, step }: OpenedRun): Promise<void> {
   await isInside(reader.run.root, `${reader.run.path}/${trajectoryFile("eval", run.evaluationStep(step))}`);
 }
 
 /** Returns the range of steps that all runs have: a run that continues is compared with the start of a longer one. */
-function commonSteps(opened: readonly Opened[]): { readonly from: number; readonly to: number } {
-  const steps = opened.map(({ run }) => run.metrics().steps);
-  return { from: Math.max(...steps.map((each) => each[0] ?? 0)), to: Math.min(...steps.map((each) => each.at(-1) ?? 0)) };
+function commonSteps(opened: readonly OpenedRun[]): { readonly from: number; readonly to: number } {
+  const stepsOfRuns = opened.map(({ run }) => run.metrics().steps);
+  const from = Math.max(...stepsOfRuns.map((steps) => steps[0] ?? 0));
+  const to = Math.min(...stepsOfRuns.map((steps) => steps.at(-1) ?? 0));
+  return { from, to };
 }
 
 /** Returns the estimate with null for bounds that are not finite; null without a value. */

@@ -12,11 +12,15 @@ export async function compareSteps(rollouts: Rollouts, a: RolloutFile, b: Rollou
     const groups = await rollouts.groups(file);
     return new Map(groups.map(({ scenario, data }) => [file.split === "eval" ? String(scenario) : data.id, data]));
   };
-  const [before, after] = [await groupsOf(a), await groupsOf(b)];
-  return [...new Set([...before.keys(), ...after.keys()])].map((key) => pair(before.get(key) ?? null, after.get(key) ?? null));
+  const groupsA = await groupsOf(a);
+  const groupsB = await groupsOf(b);
+  const keys = new Set([...groupsA.keys(), ...groupsB.keys()]);
+  return [...keys].map((key) => pair(groupsA.get(key) ?? null, groupsB.get(key) ?? null));
 }
 
+/** Returns the pair of a scenario, of which one of the steps may have no group. */
 function pair(a: GroupData | null, b: GroupData | null): ScenarioPair {
-  const [before, after] = [a?.mean ?? null, b?.mean ?? null];
-  return { scenario: (a ?? b)?.id ?? "", a, b, difference: before === null || after === null ? null : after - before };
+  const [meanA, meanB] = [a?.mean ?? null, b?.mean ?? null];
+  const difference = meanA === null || meanB === null ? null : meanB - meanA;
+  return { scenario: (a ?? b)?.id ?? "", a, b, difference };
 }

@@ -1,3 +1,4 @@
+/** The dashboard as routes of the service: page, login, and the data routes of `routes.ts`. */
 import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import { type Context, Hono, type MiddlewareHandler } from "hono";
@@ -19,7 +20,7 @@ export interface DashboardOptions {
   readonly dataDir: string;
   /** Clock of codes and sessions in milliseconds since 1970. @default Date.now */
   readonly now?: (() => number) | undefined;
-  /** Milliseconds between two looks at running runs. @default 250 */
+  /** Interval in milliseconds at which the files of running runs are checked. @default 250 */
   readonly pollMs?: number | undefined;
 }
 
@@ -41,6 +42,7 @@ const PUBLIC_PATHS: ReadonlySet<string> = new Set(["/ui", "/ui/", "/ui/login", "
 /** Paths for which a session is not enough. */
 const KEY_PATHS: ReadonlySet<string> = new Set(["/ui/api/links", "/ui/api/directories"]);
 
+/** Schema of the body of `POST /ui/api/directories`. */
 const directoriesBody = z.strictObject({ paths: z.array(z.string().min(1)).max(100) });
 
 /** Headers of every answer below `/ui`. */
@@ -59,8 +61,12 @@ export function createDashboard({ runs: roots, dataDir, now, pollMs }: Dashboard
   const ending = new AbortController();
   const app = new Hono();
   app.use(secureHeaders);
-  let loaded: Promise<PageFiles> | undefined;
-  const files = () => (loaded ??= pageFiles("dashboard"));
+  let pageFilesPromise: Promise<PageFiles> | undefined;
+  /** Reads script and style at the first request, once. */
+  const files = (): Promise<PageFiles> => {
+    pageFilesPromise ??= pageFiles("dashboard");
+    return pageFilesPromise;
+  };
 
   app.get("/ui", (c) => c.redirect("/ui/", 308));
   app.get("/ui/", async (c) => {
@@ -81,10 +87,8 @@ export function createDashboard({ runs: roots, dataDir, now, pollMs }: Dashboard
       return c.html(html, 401);
     }
     const isSecure = new URL(c.req.url).protocol === "https:";
-    setCookie(c, cookieName(c), session.token, {
-      ...{ path: "/", httpOnly: true, sameSite: "Strict", secure: isSecure },
-      maxAge: session.maxAgeSeconds,
-    });
+    const attributes = { path: "/", httpOnly: true, sameSite: "Strict", secure: isSecure } as const;
+    setCookie(c, cookieName(c), session.token, { ...attributes, maxAge: session.maxAgeSeconds });
     return c.redirect("/ui/", 303);
   });
 

@@ -1,3 +1,4 @@
+/** Disk use of the runs that the dashboard shows. */
 import { statfs } from "node:fs/promises";
 import { directorySize } from "../../base/util/directory-size.ts";
 import type { DiskUse } from "./api.ts";

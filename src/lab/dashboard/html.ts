@@ -1,3 +1,4 @@
+/** HTML documents of the dashboard, with their Content-Security-Policy. */
 import { htmlDocument } from "../report/html.ts";
 
 /** HTML document with its Content-Security-Policy. */
@@ -6,6 +7,7 @@ interface HtmlPage {
   readonly policy: string;
 }
 
+/** Width of the page on phones. */
 const VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">';
 /** Part of the policy that all pages share: nothing is loaded, and no other page can embed them. */
 const COMMON = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -1,3 +1,4 @@
+/** Position up to which a browser knows the files of a run, so that the event stream continues from there. */
 import { ArgumentError } from "../../base/errors.ts";
 
 /** Offsets in bytes in the files of a run. */

@@ -1,3 +1,4 @@
+/** Trajectories of runs for the dashboard: indexes of trajectory files, and single trajectories read through them. */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { LinePosition } from "../../library/dataset/lines.ts";
@@ -45,6 +46,7 @@ class RolloutIndex {
   #position: LinePosition = { line: 0, end: 0 };
   /** Inode of the file at the last refresh; 0 before the first. */
   #inode = 0;
+  /** Refresh in progress, which later callers share; null without one. */
   #refreshing: Promise<void> | null = null;
 
   constructor(path: string) {
@@ -63,9 +65,13 @@ class RolloutIndex {
 
   /** Reads the groups appended since the last call. @throws DataError `E_DATA` with file and line for a line without a group. */
   refresh(): Promise<void> {
-    return (this.#refreshing ??= this.#read().finally(() => (this.#refreshing = null)));
+    this.#refreshing ??= this.#read().finally(() => {
+      this.#refreshing = null;
+    });
+    return this.#refreshing;
   }
 
+  /** Indexes the lines after `#position`. */
   async #read(): Promise<void> {
     const { size, ino } = await stat(this.#path);
     // A shorter file, or another file of the same name, is indexed anew.
@@ -133,32 +139,29 @@ export class Rollouts {
    */
   async trajectory(file: RolloutFile, line: number, index: number): Promise<TrajectoryAnswer> {
     const { run, split, step } = file;
-    const found = (await this.#indexOf(file)).groupAt(line);
-    const trajectory = found?.data.trajectories[index];
-    if (found === undefined || trajectory === undefined) {
+    const indexed = (await this.#indexOf(file)).groupAt(line);
+    if (indexed?.data.trajectories[index] === undefined) {
       throw new NotFoundError(`The run ${run.name} has no trajectory ${index} on line ${line} of ${trajectoryFile(split, step)}`);
     }
     const trained = split === "train" ? await trainedOf(run, step) : null;
-    const turns = trained?.get(`${found.scenario}/${index}`);
+    const turns = trained?.get(`${indexed.scenario}/${index}`);
     const path = await pathOf(file);
-    for await (const { group } of readGroups(path, { from: found.start })) {
-      const withDetail = groupData(group, line, (each, position) => (position === index ? detailData(each, turns) : null));
+    for await (const { group } of readGroups(path, { from: indexed.start })) {
+      const withDetail = groupData(group, line, (trajectory, position) => (position === index ? detailData(trajectory, turns) : null));
       return {
         ...{ split, step, line, index, hasTrained: trained !== null },
-        group: dataOf(found, file),
+        group: dataOf(indexed, file),
         trajectory: withDetail.trajectories[index] as TrajectoryData,
       };
     }
     throw new NotFoundError(`${path} has lost its line ${line}: the file was replaced. Load the step again`);
   }
 
+  /** Returns the index of a file, up to date. */
   async #indexOf(file: RolloutFile): Promise<RolloutIndex> {
     const path = await pathOf(file);
-    let index = this.#indexes.get(path);
-    if (index === undefined) {
-      index = new RolloutIndex(path);
-      this.#indexes.set(path, index);
-    }
+    const index = this.#indexes.get(path) ?? new RolloutIndex(path);
+    this.#indexes.set(path, index);
     await index.refresh();
     return index;
   }

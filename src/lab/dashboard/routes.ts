@@ -4,7 +4,7 @@ import { streamSSE } from "hono/streaming";
 import { z } from "zod";
 import { requireValid } from "../../base/util/validation.ts";
 import type { NotesChange } from "../../run/data.ts";
-import type { Page, TrajectoryRow } from "./api.ts";
+import type { Page, StepSummary, TrajectoryRow } from "./api.ts";
 import { compareRuns } from "./compare-runs.ts";
 import { compareSteps } from "./compare.ts";
 import { diskUse } from "./disk.ts";
@@ -31,11 +31,14 @@ const MAX_TAG = 50;
 
 /** Integer of at least 0 in a path or a query. */
 const whole = z.coerce.number().int().min(0);
+/** Query parameters of a page of a list. */
 const paging = z.object({
   offset: whole.default(0),
   limit: z.coerce.number().int().min(1).max(MAX_LIMIT).default(DEFAULT_LIMIT),
 });
+/** Path parameters of a step's file of trajectories. */
 const stepPath = z.object({ run: z.string(), split: z.enum(["train", "eval"]), step: whole });
+/** Path parameters of a trajectory. */
 const trajectoryPath = stepPath.extend({ line: whole, index: whole });
 /** Query of a step's trajectories. */
 const trajectoryQuery = paging.extend({
@@ -49,20 +52,25 @@ const trajectoryQuery = paging.extend({
   sort: z.enum(["position", "reward", "tokens", "turns"]).default("position"),
   order: z.enum(["ascending", "descending"]).default("ascending"),
 });
+/** Body of a change of notes. */
 const notesBody = z
   .strictObject({
     note: z.string().max(MAX_NOTE).optional(),
     tags: z.array(z.string().trim().min(1).max(MAX_TAG)).max(MAX_TAGS).optional(),
   })
   .refine(({ note, tags }) => note !== undefined || tags !== undefined, "expected `note` or `tags`") satisfies z.ZodType<NotesChange>;
+/** Query of a comparison of two steps, `a` and `b`, of one run. */
 const compareQuery = paging.extend({ a: whole, b: whole, split: z.enum(["train", "eval"]).default("eval") });
+/** Query of a search. */
 const searchQuery = z.object({
   text: z.string().min(1).max(MAX_TEXT),
   split: z.enum(["train", "eval"]).optional(),
   step: whole.optional(),
   limit: paging.shape.limit,
 });
+/** Query of a comparison of runs. */
 const compareRunsQuery = z.object({ run: z.array(z.string()).max(MAX_RUNS), by: z.enum(["scenario", "step"]).default("scenario") });
+/** Query of metrics and of the event stream. */
 const runsQuery = z.object({ run: z.array(z.string()).max(MAX_RUNS), name: z.array(z.string()) });
 
 /** Dependencies of the routes. */
@@ -78,6 +86,7 @@ export interface DataContext {
 /** Creates the routes described in `api.ts`. */
 export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Hono {
   const app = new Hono();
+  /** Returns the file of trajectories that path parameters name. */
   const fileOf = async (parameters: object): Promise<RolloutFile> => {
     const { run, split, step } = requireValid(stepPath, parameters);
     return (await runs.get(run)).file(split, step);
@@ -108,8 +117,10 @@ export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Ho
   app.get("/runs/:run/search", async (c) => {
     const { text, split, step, limit } = requireValid(searchQuery, c.req.query());
     const reader = await runs.get(c.req.param("run"));
-    const steps = (await reader.steps()).filter((each) => each.split === (split ?? each.split) && each.step === (step ?? each.step));
-    const files = steps.toSorted((a, b) => b.step - a.step).map((each) => reader.file(each.split, each.step));
+    const isSelected = (summary: StepSummary) =>
+      (split === undefined || summary.split === split) && (step === undefined || summary.step === step);
+    const newestFirst = (await reader.steps()).filter(isSelected).sort((a, b) => b.step - a.step);
+    const files = newestFirst.map((summary) => reader.file(summary.split, summary.step));
     return c.json(await searchTrajectories(rollouts, files, { text, limit, signal: c.req.raw.signal }));
   });
   app.get("/runs/:run/compare", async (c) => {
@@ -145,9 +156,9 @@ function pageOf<T>(items: readonly T[], { offset, limit }: z.output<typeof pagin
 /** Returns the rows that match a query, in its order. */
 function selected(rows: readonly TrajectoryRow[], query: z.output<typeof trajectoryQuery>): TrajectoryRow[] {
   const { scenario, min = -Infinity, max = Infinity, sort, order } = query;
-  const found = rows.filter((row) => row.reward >= min && row.reward <= max && (scenario === undefined || row.scenario === scenario));
+  const matches = rows.filter((row) => row.reward >= min && row.reward <= max && (scenario === undefined || row.scenario === scenario));
   // The sort is stable: equal rows stay in the order of position.
-  if (sort !== "position") found.sort((a, b) => (order === "ascending" ? a[sort] - b[sort] : b[sort] - a[sort]));
-  else if (order === "descending") found.reverse();
-  return found;
+  if (sort !== "position") matches.sort((a, b) => (order === "ascending" ? a[sort] - b[sort] : b[sort] - a[sort]));
+  else if (order === "descending") matches.reverse();
+  return matches;
 }

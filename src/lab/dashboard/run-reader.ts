@@ -1,3 +1,4 @@
+/** Reader of one run directory for the dashboard: summary, details and metrics, kept up to date by reading appended lines only. */
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { ColumnsData, NotesChange, Split } from "../../run/data.ts";
@@ -26,11 +27,15 @@ export class RunReader {
   readonly #notes: LineTail<NotesRow>;
   /** End of the last change of the notes, so that changes are written one after the other. */
   #writingNotes: Promise<unknown> = Promise.resolve();
+  /** Contents of `config.json`; undefined without the file. */
   #config: unknown;
   /** Inode, size and time of `config.json` when it was read; empty without the file. */
   #configVersion = "";
+  /** State at the last refresh. */
   #state: RunStateName = "interrupted";
+  /** Message of the first file that could not be read at the last refresh; null without one. */
   #problem: string | null = null;
+  /** Refresh in progress, which later callers share; null without one. */
   #refreshing: Promise<boolean> | null = null;
 
   constructor(run: FoundRun) {
@@ -62,29 +67,35 @@ export class RunReader {
 
   /** Reads appended lines; concurrent calls share one read. Returns true if the summary has changed. */
   refresh(): Promise<boolean> {
-    return (this.#refreshing ??= this.#read().finally(() => (this.#refreshing = null)));
+    this.#refreshing ??= this.#read().finally(() => {
+      this.#refreshing = null;
+    });
+    return this.#refreshing;
   }
 
+  /** Reads all files and the state. */
   async #read(): Promise<boolean> {
-    const before = [this.#state, this.#problem];
+    const previousState = this.#state;
+    const previousProblem = this.#problem;
     let hasChanged = false;
     let problem: string | null = null;
-    const reads = [
-      () => this.#readConfig(),
-      ...[this.#metrics, this.#events, this.#checkpoints, this.#notes].map((tail) => () => tail.read()),
-    ];
+    const tails = [this.#metrics, this.#events, this.#checkpoints, this.#notes];
+    const reads = [() => this.#readConfig(), ...tails.map((tail) => () => tail.read())];
+    // A damaged file does not keep the others from being read.
     for (const read of reads) {
       try {
-        hasChanged = (await read()) || hasChanged;
+        const hasNewContent = await read();
+        hasChanged ||= hasNewContent;
       } catch (error) {
         problem ??= messageOf(error);
       }
     }
     this.#problem = problem;
     this.#state = await this.#currentState();
-    return hasChanged || before[0] !== this.#state || before[1] !== this.#problem;
+    return hasChanged || this.#state !== previousState || this.#problem !== previousProblem;
   }
 
+  /** Reads `config.json` if it has changed. Returns whether it has. */
   async #readConfig(): Promise<boolean> {
     const path = join(this.run.path, RUN_CONFIG_FILE);
     const file = await stat(path).catch(() => null);
@@ -95,6 +106,7 @@ export class RunReader {
     return true;
   }
 
+  /** Returns the state from the recorded end and the lock of the directory. */
   async #currentState(): Promise<RunStateName> {
     const { kind } = runStatusOf(endOf(this.#events.rows), {
       isLocked: await isLocked(this.run.path),
@@ -110,7 +122,7 @@ export class RunReader {
     const rewards = this.#rewards("train");
     // The rows of each file are in the order of time.
     const span = spanOf([metrics, events, checkpoints].flatMap((rows) => [rows[0]?.time, rows.at(-1)?.time]));
-    const planned = events.findLast(({ type }) => type === "run-start" || type === "run-resume")?.steps;
+    const plannedSteps = events.findLast(({ type }) => type === "run-start" || type === "run-resume")?.steps;
     return {
       id,
       title: titleOf(this.#config, basename(path)),
@@ -120,10 +132,10 @@ export class RunReader {
       state: this.#state,
       ended: endText(endOf(this.#events.rows)),
       steps: rewards.size,
-      plannedSteps: typeof planned === "number" ? planned : null,
+      plannedSteps: typeof plannedSteps === "number" ? plannedSteps : null,
       reward: lastNumber(rewards),
       evalReward: lastNumber(this.#rewards("eval")),
-      rewards: spaced([...rewards.values()]),
+      rewards: evenlySpaced([...rewards.values()]),
       started: span === null ? null : new Date(span[0]).toISOString(),
       updated: span === null ? null : new Date(span[1]).toISOString(),
       config: configRows(this.#config),
@@ -136,7 +148,7 @@ export class RunReader {
   #rewards(split: Split): Map<number, number | null> {
     const name = split === "train" ? "reward/mean" : "eval/reward/mean";
     const rows = this.#metrics.rows.filter((row) => row.split === split);
-    return new Map(rows.map(({ step, [name]: reward }) => [step, typeof reward === "number" ? reward : null]));
+    return new Map(rows.map((row) => [row.step, typeof row[name] === "number" ? row[name] : null]));
   }
 
   /** Reads everything but metrics and trajectories, in the form of a report page. */
@@ -203,15 +215,18 @@ export class RunReader {
 /** Returns the columns of some metrics; all columns for an empty list of names. */
 function withColumns({ steps, columns }: ColumnsData, names: readonly string[]): ColumnsData {
   if (names.length === 0) return { steps, columns };
-  return { steps, columns: Object.fromEntries(names.flatMap((name) => (columns[name] === undefined ? [] : [[name, columns[name]]]))) };
+  const existing = names.filter((name) => columns[name] !== undefined);
+  return { steps, columns: Object.fromEntries(existing.map((name) => [name, columns[name] ?? []])) };
 }
 
+/** Returns the last value that is not null; null without one. */
 function lastNumber(values: ReadonlyMap<number, number | null>): number | null {
   return [...values.values()].findLast((value) => value !== null) ?? null;
 }
 
 /** Returns at most {@link SPARKLINE_VALUES} of the values, evenly spaced, with the first and the last. */
-function spaced(values: readonly (number | null)[]): (number | null)[] {
+function evenlySpaced(values: readonly (number | null)[]): (number | null)[] {
   const count = Math.min(values.length, SPARKLINE_VALUES);
-  return Array.from({ length: count }, (_, index) => values[Math.round((index * (values.length - 1)) / Math.max(count - 1, 1))] ?? null);
+  const distance = (values.length - 1) / Math.max(count - 1, 1);
+  return Array.from({ length: count }, (_, index) => values[Math.round(index * distance)] ?? null);
 }

@@ -1,9 +1,10 @@
+/** Run directories that the dashboard shows: search below the roots, and polling of running runs for subscribers. */
 import { resolve } from "node:path";
 import { NotFoundError } from "../../base/errors.ts";
 import { findRunsBelow } from "../../run/find-runs.ts";
 import { RunReader } from "./run-reader.ts";
 
-/** Default milliseconds between two looks at the files of running and watched runs. */
+/** Default interval in milliseconds at which the files of running and watched runs are checked. */
 const POLL_MS = 250;
 /** Min milliseconds between two searches of the roots for new and removed runs. */
 const SCAN_MS = 500;
@@ -20,7 +21,7 @@ export interface RunChanges {
 
 /** Subscriber to changes of runs. */
 export interface RunSubscriber {
-  /** Ids of the runs to look at in each poll even if they do not run. */
+  /** Ids of the runs that each poll checks even if they do not run. */
   readonly watched: ReadonlySet<string>;
   readonly onChange: (changes: RunChanges) => void;
 }
@@ -36,7 +37,8 @@ export class Runs {
   #readers = new Map<string, RunReader>();
   readonly #subscribers = new Set<RunSubscriber>();
   readonly #pollMs: number;
-  #timer: NodeJS.Timeout | undefined;
+  /** Timer of the next poll. */
+  #pollTimer: NodeJS.Timeout | undefined;
   /** Time of the next search for new runs, in milliseconds of `performance.now()`. */
   #nextScanMs = 0;
 
@@ -75,7 +77,7 @@ export class Runs {
     this.#schedule();
     return () => {
       this.#subscribers.delete(subscriber);
-      if (this.#subscribers.size === 0) clearTimeout(this.#timer);
+      if (this.#subscribers.size === 0) clearTimeout(this.#pollTimer);
     };
   }
 
@@ -84,21 +86,22 @@ export class Runs {
    * faster than it answers.
    */
   #schedule(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
+    clearTimeout(this.#pollTimer);
+    this.#pollTimer = setTimeout(() => {
       void this.#poll().finally(() => {
         if (this.#subscribers.size > 0) this.#schedule();
       });
     }, this.#pollMs);
-    this.#timer.unref();
+    this.#pollTimer.unref();
   }
 
-  /** Searches the roots if a search is due; else looks at the active runs. */
+  /** Searches the roots if a search is due; else checks the active runs. */
   #poll(): Promise<void> {
-    return performance.now() >= this.#nextScanMs ? this.#scan() : this.#update(this.#active(), (reader) => reader.poll());
+    if (performance.now() >= this.#nextScanMs) return this.#scan();
+    return this.#update(this.#active(), { update: (reader) => reader.poll() });
   }
 
-  /** Returns the runs to look at in each poll. */
+  /** Returns the runs that each poll checks. */
   #active(): RunReader[] {
     const isWatched = (id: string) => [...this.#subscribers].some(({ watched }) => watched.has(id));
     return [...this.#readers.values()].filter(({ isRunning, run }) => isRunning || isWatched(run.id));
@@ -108,10 +111,10 @@ export class Runs {
   async #scan(): Promise<void> {
     const startMs = performance.now();
     const found = await findRunsBelow([...this.#roots]);
-    const before = this.#readers;
-    this.#readers = new Map(found.map((run) => [run.id, before.get(run.id) ?? new RunReader(run)]));
-    const removed = [...before.keys()].filter((id) => !this.#readers.has(id));
-    await this.#update([...this.#readers.values()], undefined, removed);
+    const previousReaders = this.#readers;
+    this.#readers = new Map(found.map((run) => [run.id, previousReaders.get(run.id) ?? new RunReader(run)]));
+    const removed = [...previousReaders.keys()].filter((id) => !this.#readers.has(id));
+    await this.#update([...this.#readers.values()], { removed });
     const endMs = performance.now();
     this.#nextScanMs = endMs + Math.max(SCAN_MS, SCAN_PAUSE * (endMs - startMs));
   }
@@ -119,11 +122,15 @@ export class Runs {
   /**
    * Refreshes runs and reports the changed ones, also if a request and not the poll caused the refresh. One run after the other: the work
    * is parsing, which has one thread.
+   *
+   * @param options - `update`: refreshes a run and returns whether it has changed. `removed`: ids to report as removed.
    */
   async #update(
     readers: readonly RunReader[],
-    update: (reader: RunReader) => Promise<boolean> = (reader) => reader.refresh(),
-    removed: readonly string[] = [],
+    {
+      update = (reader) => reader.refresh(),
+      removed = [],
+    }: { readonly update?: (reader: RunReader) => Promise<boolean>; readonly removed?: readonly string[] } = {},
   ): Promise<void> {
     const changed: RunReader[] = [];
     for (const reader of readers) if (await update(reader)) changed.push(reader);

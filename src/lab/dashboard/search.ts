@@ -1,3 +1,4 @@
+/** Full-text search in the trajectories of a run. */
 import { join } from "node:path";
 import { readLines } from "../../library/dataset/lines.ts";
 import { DataError } from "../../base/errors.ts";
@@ -14,7 +15,7 @@ import { messageOf } from "../../base/util/values.ts";
 /** Characters of a text that are shown before and after a match. */
 const CONTEXT = { before: 40, after: 120 };
 /** Texts that a JSON file contains unchanged, however its writer escapes characters: a line without such a text needs no parsing. */
-const PLAIN = /^[\w .,:;!?()[\]{}<>=+*@#$%&|~^'`-]+$/u;
+const UNESCAPED = /^[\w .,:;!?()[\]{}<>=+*@#$%&|~^'`-]+$/u;
 
 /** Options of {@link searchTrajectories}. */
 export interface SearchOptions {
@@ -59,21 +60,23 @@ export async function searchTrajectories(
  */
 async function matchesIn({ run, split, step }: RolloutFile, wanted: string, signal: AbortSignal): Promise<Map<string, string>> {
   const path = join(run.path, trajectoryFile(split, step));
-  const found = new Map<string, string>();
-  if (!(await isInside(run.root, path))) return found;
+  const previews = new Map<string, string>();
+  if (!(await isInside(run.root, path))) return previews;
   for await (const { line, text, isWhole } of readLines(path, { signal })) {
     if (!isWhole || text === null) continue;
-    if (PLAIN.test(wanted) && !text.toLowerCase().includes(wanted)) continue;
+    if (UNESCAPED.test(wanted) && !text.toLowerCase().includes(wanted)) continue;
     const { trajectories } = parseLine(path, line, { value: jsonOf(text, `${path}:${line}`), schema: trajectoryGroup });
     for (const [index, trajectory] of trajectories.entries()) {
       const { histories, logs } = detailData(trajectory, undefined);
-      const match = [...histories.flat().flatMap(textsOf), ...logs].find((each) => each.toLowerCase().includes(wanted));
-      if (match !== undefined) found.set(`${line}/${index}`, around(match, wanted));
+      const texts = [...histories.flat().flatMap(textsOf), ...logs];
+      const match = texts.find((candidate) => candidate.toLowerCase().includes(wanted));
+      if (match !== undefined) previews.set(`${line}/${index}`, around(match, wanted));
     }
   }
-  return found;
+  return previews;
 }
 
+/** Parses a line. @throws DataError `E_DATA` with file and line. */
 function jsonOf(text: string, place: string): unknown {
   try {
     return JSON.parse(text);
@@ -90,6 +93,9 @@ function textsOf({ text, reasoning, calls }: ItemData): string[] {
 /** Returns the first match with the text around it on one line. */
 function around(text: string, wanted: string): string {
   const start = text.toLowerCase().indexOf(wanted);
-  const [from, to] = [Math.max(0, start - CONTEXT.before), start + wanted.length + CONTEXT.after];
-  return `${from > 0 ? "…" : ""}${text.slice(from, to)}${to < text.length ? "…" : ""}`.replaceAll(/\s+/gu, " ");
+  const from = Math.max(0, start - CONTEXT.before);
+  const to = start + wanted.length + CONTEXT.after;
+  const beginning = from > 0 ? "…" : "";
+  const ending = to < text.length ? "…" : "";
+  return `${beginning}${text.slice(from, to)}${ending}`.replaceAll(/\s+/gu, " ");
 }

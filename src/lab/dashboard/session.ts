@@ -1,3 +1,4 @@
+/** Login of browsers at the dashboard: one-time codes, and sessions that a cookie names. */
 import { randomBytes } from "node:crypto";
 
 /** Milliseconds for which a one-time code is valid. */
@@ -20,9 +21,11 @@ export interface SessionRequest {
   readonly fetchSite: string | undefined;
 }
 
+/** Session of a browser. */
 interface Session {
   /** `Host` header of the login. */
   readonly host: string;
+  /** End of the session in milliseconds since 1970. */
   readonly expiresMs: number;
 }
 
@@ -91,6 +94,7 @@ export class BrowserSessions {
     return true;
   }
 
+  /** Removes codes and sessions that are over. */
   #removeExpired(): void {
     const now = this.#now();
     for (const [code, expiresMs] of this.#codes) if (expiresMs <= now) this.#codes.delete(code);

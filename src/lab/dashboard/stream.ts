@@ -1,3 +1,4 @@
+/** Event stream of the dashboard: the list of runs with its changes, and new metrics and events of the runs that a page shows. */
 import type { SSEStreamingApi } from "hono/streaming";
 import { EVENTS_FILE, METRICS_FILE } from "../../run/files.ts";
 import { type LineTail, tailOf } from "../../run/line-tail.ts";
@@ -13,7 +14,7 @@ import type { RunChanges, Runs } from "./runs.ts";
 const HEARTBEAT_MS = 15_000;
 
 /** Run that a connection follows. */
-interface Followed {
+interface FollowedRun {
   readonly reader: RunReader;
   readonly events: LineTail<EventLine>;
   readonly metrics: LineTail<MetricsRow>;
@@ -39,19 +40,19 @@ export async function openStream(
   runs: Runs,
   { wanted, lastEventId, signal }: StreamRequest,
 ): Promise<(stream: SSEStreamingApi) => Promise<void>> {
-  const resumed = lastEventId?.split(",").map(parsePosition) ?? [];
+  const resumedPositions = lastEventId?.split(",").map(parsePosition) ?? [];
   const followed = await Promise.all(
     wanted.map(async (text, index) => {
       const [id = "", position] = text.split("@");
       const reader = await runs.get(id);
-      return follow(reader, resumed[index] ?? parsePosition(position ?? reader.position));
+      return follow(reader, resumedPositions[index] ?? parsePosition(position ?? reader.position));
     }),
   );
   return (stream) => send(stream, { runs, followed, signal });
 }
 
 /** Opens the files of a run to read from a position on. */
-function follow(reader: RunReader, from: RunPosition): Followed {
+function follow(reader: RunReader, from: RunPosition): FollowedRun {
   return {
     reader,
     events: tailOf(reader.run, EVENTS_FILE, { schema: eventLine, from: { line: 0, end: from.events } }),
@@ -62,9 +63,10 @@ function follow(reader: RunReader, from: RunPosition): Followed {
 /** Sends the list of runs, then every change, until the client leaves or the signal aborts. */
 async function send(
   stream: SSEStreamingApi,
-  { runs, followed, signal }: { readonly runs: Runs; readonly followed: readonly Followed[]; readonly signal: AbortSignal },
+  { runs, followed, signal }: { readonly runs: Runs; readonly followed: readonly FollowedRun[]; readonly signal: AbortSignal },
 ): Promise<void> {
-  const pending: RunChanges[] = [];
+  const pendingChanges: RunChanges[] = [];
+  /** Resolves when there is something to send: a change, the end of the stream, or a heartbeat that is due. */
   let wake = deferred<void>();
   const stop = () => wake.resolve();
   stream.onAbort(stop);
@@ -72,32 +74,35 @@ async function send(
   const write = <K extends keyof StreamMessages>(event: K, data: StreamMessages[K], id?: string) =>
     stream.writeSSE({ event, data: JSON.stringify(data), ...(id === undefined ? {} : { id }) });
   const writeNews = async () => {
-    for (const each of followed) {
-      const messages = await newsOf(each);
-      // Only the last message has an id: a client that loses the connection before gets the run's messages again.
+    for (const run of followed) {
+      const messages = await newsOf(run);
       const id = followed.map(positionOf).join(",");
-      for (const [index, [event, data]] of messages.entries()) await write(event, data, index === messages.length - 1 ? id : undefined);
+      for (const [index, [event, data]] of messages.entries()) {
+        // Only the last message has an id: a client that loses the connection before gets the run's messages again.
+        const isLast = index === messages.length - 1;
+        await write(event, data, isLast ? id : undefined);
+      }
     }
   };
-  const first = (await runs.list()).map((reader) => reader.summary());
+  const summaries = (await runs.list()).map((reader) => reader.summary());
   const watched = new Set(followed.map(({ reader }) => reader.run.id));
   const unsubscribe = runs.subscribe({
     watched,
     onChange: (changes) => {
-      pending.push(changes);
+      pendingChanges.push(changes);
       wake.resolve();
     },
   });
   try {
-    await write("runs", first);
+    await write("runs", summaries);
     await writeNews();
     while (!stream.aborted && !signal.aborted) {
       const heartbeat = setTimeout(() => wake.resolve(), HEARTBEAT_MS);
       await wake.promise;
       clearTimeout(heartbeat);
       wake = deferred();
-      if (pending.length === 0) await stream.write(": still here\n\n");
-      for (const { changed, removed } of pending.splice(0)) {
+      if (pendingChanges.length === 0) await stream.write(": still here\n\n");
+      for (const { changed, removed } of pendingChanges.splice(0)) {
         for (const id of removed) await write("run-remove", { id });
         for (const reader of changed) await write("run", reader.summary());
       }
@@ -116,7 +121,7 @@ type News = readonly ["rows", StreamMessages["rows"]] | readonly ["event", Strea
  * Reads the metrics and events recorded since the last call. Reading of a file stops at a damaged line, which the summary of the run
  * reports.
  */
-async function newsOf({ reader, events, metrics }: Followed): Promise<News[]> {
+async function newsOf({ reader, events, metrics }: FollowedRun): Promise<News[]> {
   const run = reader.run.id;
   await Promise.all([events, metrics].map((tail) => tail.read().catch(() => false)));
   const rows = metrics.rows.splice(0);
@@ -128,6 +133,6 @@ async function newsOf({ reader, events, metrics }: Followed): Promise<News[]> {
 }
 
 /** Returns the position up to which the files of a run were read. */
-function positionOf({ events, metrics }: Followed): string {
+function positionOf({ events, metrics }: FollowedRun): string {
   return formatPosition({ events: events.end, metrics: metrics.end });
 }
