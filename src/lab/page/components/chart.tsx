@@ -1,3 +1,4 @@
+/** Chart of one metric, drawn with uPlot: curves, bands, zoom, and a readout of the values at the pointer. */
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
@@ -7,10 +8,10 @@ import { describe, type Line, smoothed, type Values } from "./series.ts";
 import { color, useTheme } from "./theme.tsx";
 import type { Axis } from "./x-axis.ts";
 
-/** Number of values from which a line has points only at isolated values, no longer at every value. */
-const MAX_SPARSE = 40;
-const HEIGHT_PX = 172;
-const MIN_WIDTH_PX = 160;
+/** Number of values below which a line has a point at every value; a line of more values has points at isolated ones only. */
+const MIN_DENSE_VALUES = 40;
+/** Height of a plot, and its minimum width. */
+const [HEIGHT_PX, MIN_WIDTH_PX] = [172, 160];
 
 /** Range of the horizontal axis. */
 export type Zoom = readonly [from: number, to: number];
@@ -50,6 +51,7 @@ interface Parts {
 /** Card with the curves of a metric and their values at the pointer. All charts of a page share the position of the pointer. */
 export function MetricChart(props: ChartProps) {
   const { metric, title, label, note, isWide = false, axis, lines, smoothing, mark, zoom } = props;
+  /** Index of the position under the pointer; null without a pointer. */
   const [index, setIndex] = useState<number | null>(null);
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -57,7 +59,7 @@ export function MetricChart(props: ChartProps) {
   const latest = useRef(props);
   latest.current = props;
   const theme = useTheme();
-  const isPositive = useMemo(() => lines.every(({ values }) => values.every((value) => typeof value !== "number" || value > 0)), [lines]);
+  const isPositive = useMemo(() => lines.every(hasPositiveValues), [lines]);
   const isLog = props.isLog && isPositive;
   const parts = useMemo(() => partsOf(lines, axis, { smoothing, isLog }), [lines, axis, smoothing, isLog, theme]);
   // A new shape draws the chart anew; new values of the same shape replace its data.
@@ -116,8 +118,8 @@ function Readout({ lines, axis, index }: { readonly lines: readonly Line[]; read
     <p class={isShort ? "readout short" : "readout"}>
       {lines.map(({ name, values, color: variable, split }) => {
         // The last value up to the step: evaluations are not made at every step.
-        const last = values.findLastIndex((value, each) => typeof value === "number" && (index === null || each <= index));
-        const place = last < 0 ? `before ${placeOf(index ?? 0)}` : placeOf(last);
+        const lastIndex = values.findLastIndex((value, at) => typeof value === "number" && (index === null || at <= index));
+        const place = lastIndex < 0 ? `before ${placeOf(index ?? 0)}` : placeOf(lastIndex);
         return (
           <span key={`${name} ${split}`}>
             {lines.length > 1 && (
@@ -126,7 +128,7 @@ function Readout({ lines, axis, index }: { readonly lines: readonly Line[]; read
                 <em class={isShort ? "hidden" : undefined}>{name}</em>{" "}
               </>
             )}
-            <b>{last < 0 ? "–" : number(values[last])}</b>
+            <b>{lastIndex < 0 ? "–" : number(values[lastIndex])}</b>
             <small>{place}</small>
           </span>
         );
@@ -135,6 +137,12 @@ function Readout({ lines, axis, index }: { readonly lines: readonly Line[]; read
   );
 }
 
+/** Whether all values of a line are above 0, as a logarithmic axis requires. */
+function hasPositiveValues({ values }: Line): boolean {
+  return values.every((value) => typeof value !== "number" || value > 0);
+}
+
+/** Returns the columns with the type of uPlot, which has no read-only arrays. */
 function columnsOf({ columns }: Parts): uPlot.AlignedData {
   return columns as unknown as uPlot.AlignedData;
 }
@@ -166,7 +174,12 @@ function optionsOf({ series, bands }: Parts, width: number, { latest, isLog, onI
       sync: { key: "steps" },
       drag: { x: true, y: false, setScale: false },
       points: { size: 6 },
-      bind: { dblclick: () => () => (latest.current.onZoom(null), null) },
+      bind: {
+        dblclick: () => () => {
+          latest.current.onZoom(null);
+          return null;
+        },
+      },
     },
     scales: { x: { time: false }, y: { distr: isLog ? 3 : 1, range } },
     axes: [
@@ -191,9 +204,9 @@ function optionsOf({ series, bands }: Parts, width: number, { latest, isLog, onI
       setCursor: [({ cursor }) => onIndex(cursor.idx ?? null)],
       setSelect: [
         (plot) => {
-          const { left, width: selected } = plot.select;
-          if (selected === 0) return;
-          latest.current.onZoom([plot.posToVal(left, "x"), plot.posToVal(left + selected, "x")]);
+          const { left, width: selectedWidth } = plot.select;
+          if (selectedWidth === 0) return;
+          latest.current.onZoom([plot.posToVal(left, "x"), plot.posToVal(left + selectedWidth, "x")]);
           plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
         },
       ],
@@ -246,20 +259,12 @@ function addLine(
 ): void {
   const stroke = color(variable);
   if (band !== null) {
-    // A logarithmic axis has no place for an edge at or below zero: the band ends at the smallest value.
-    const floor = isLog ? values.reduce<number>((min, value) => Math.min(min, value ?? Infinity), Infinity) : -Infinity;
-    /** Returns the upper (1) or lower (−1) edge of the band. */
-    const edge = (sign: 1 | -1) =>
-      values.map((value, index) => {
-        const deviation = band[index];
-        return typeof value === "number" && typeof deviation === "number" ? Math.max(floor, value + sign * deviation) : value;
-      });
-    columns.push(edge(1), edge(-1));
+    columns.push(bandEdge(values, band, { sign: 1, isLog }), bandEdge(values, band, { sign: -1, isLog }));
     series.push({ width: 0, points: { show: false } }, { width: 0, points: { show: false } });
     bands.push({ series: [columns.length - 2, columns.length - 1], fill: color(`${variable}-band`) });
   }
   // Evaluations are few: each is drawn unsmoothed, and a line connects them. A skipped training step leaves a gap.
-  const isSparse = values.filter((value) => typeof value === "number").length < MAX_SPARSE;
+  const isSparse = values.filter((value) => typeof value === "number").length < MIN_DENSE_VALUES;
   const points = isSparse
     ? { show: true, size: 5, fill: stroke }
     : { show: true, size: 3, fill: stroke, filter: (plot: uPlot, series: number) => isolated(plot.data[series] ?? []) };
@@ -274,8 +279,19 @@ function addLine(
   series.push({ ...plain, stroke: faint, width: 1, points: { show: false } }, { ...plain, points: { show: false } });
 }
 
+/** Returns the upper (`sign` 1) or lower (−1) edge of a band: the values plus or minus the deviations. */
+function bandEdge(values: Values, deviations: Values, { sign, isLog }: { readonly sign: 1 | -1; readonly isLog: boolean }): Values {
+  // A logarithmic axis has no place for an edge at or below zero: the band ends at the smallest value.
+  const floor = isLog ? values.reduce<number>((min, value) => Math.min(min, value ?? Infinity), Infinity) : -Infinity;
+  return values.map((value, index) => {
+    const deviation = deviations[index];
+    return typeof value === "number" && typeof deviation === "number" ? Math.max(floor, value + sign * deviation) : value;
+  });
+}
+
 /** Returns the indexes of values without neighbors, which a line cannot show. */
 function isolated(values: ArrayLike<number | null | undefined>): number[] {
   const isKnown = Array.from(values, (value) => typeof value === "number");
-  return isKnown.flatMap((known, index) => (known && isKnown[index - 1] !== true && isKnown[index + 1] !== true ? [index] : []));
+  const isIsolated = (index: number) => isKnown[index] === true && isKnown[index - 1] !== true && isKnown[index + 1] !== true;
+  return [...isKnown.keys()].filter(isIsolated);
 }

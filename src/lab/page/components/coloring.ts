@@ -1,3 +1,4 @@
+/** Colors of sampled tokens: by log-probability, by advantage, or by the difference of trainer and sampler. */
 import type { SampledData } from "../../report/page-data.ts";
 
 /** A sampled turn with the advantage of its trajectory. */

@@ -1,3 +1,4 @@
+/** Controls and small layouts that report and dashboard share. */
 import type { ComponentChildren } from "preact";
 
 /** Table of names and values. */
@@ -29,6 +30,7 @@ export interface ChoiceOption {
   readonly title?: string | undefined;
 }
 
+/** Properties of {@link Segmented}. */
 interface SegmentedProps<Each> {
   readonly legend: string;
   readonly options: readonly Each[];
@@ -60,6 +62,7 @@ export function Segmented<Each extends ChoiceOption>({ legend, options, name, va
   );
 }
 
+/** Properties of {@link Select}. */
 interface SelectProps {
   /** Name for screen readers, unless an element around it names it. */
   readonly label?: string;
@@ -81,6 +84,7 @@ export function Select({ label, options, value, onChange }: SelectProps) {
   );
 }
 
+/** Properties of {@link Pager}. */
 interface PagerProps {
   /** Name for screen readers. */
   readonly label: string;

@@ -1,8 +1,10 @@
+/** Conversation of a trajectory: messages, and sampled turns token by token. */
 import type { DetailData, ItemData } from "../../report/page-data.ts";
 import type { Coloring } from "./coloring.ts";
 import { count, prettyJson, signed } from "./format.ts";
 import { TokenBlock } from "./tokens.tsx";
 
+/** Hint below the first block of tokens. */
 const HINT = "Point at a token, or focus the text and use the arrow keys.";
 
 /** Properties of {@link Conversation}. */
@@ -19,8 +21,10 @@ export interface ConversationProps {
 export function Conversation({ detail, advantage, coloring, isTraining }: ConversationProps) {
   const [main = [], ...additional] = detail.histories;
   // The first block has the hint; all blocks work alike.
-  const first = detail.histories.flat().find(({ sampled }) => sampled !== null && sampled.texts.length > 0);
-  const turns = (items: readonly ItemData[]) => <Turns items={items} advantage={advantage} coloring={coloring} first={first} />;
+  const firstSampled = detail.histories.flat().find(({ sampled }) => sampled !== null && sampled.texts.length > 0);
+  const turns = (items: readonly ItemData[]) => (
+    <Turns items={items} advantage={advantage} coloring={coloring} firstSampled={firstSampled} />
+  );
   return (
     <div class="conversation">
       {turns(main)}
@@ -40,24 +44,25 @@ function TrainedAbsent({ detail: { histories } }: { readonly detail: DetailData 
   const turns = histories.flat().flatMap((item) => item.sampled ?? []);
   const missing = turns.filter(({ trained }) => trained === null).length;
   if (missing === 0) return null;
-  const which = missing === turns.length ? "this trajectory" : `${missing} of its ${turns.length} turns`;
+  const subject = missing === turns.length ? "this trajectory" : `${missing} of its ${turns.length} turns`;
   return (
     <p class="hint trained-absent">
-      {`The trainer's log-probabilities of ${which} were not kept, so sampled and trained cannot be compared.`}
+      {`The trainer's log-probabilities of ${subject} were not kept, so sampled and trained cannot be compared.`}
     </p>
   );
 }
 
+/** Properties of {@link Turns}. */
 interface TurnsProps {
   readonly items: readonly ItemData[];
   readonly advantage: number;
   readonly coloring: Coloring;
   /** Turn that shows the hint; undefined if no turn has tokens. */
-  readonly first: ItemData | undefined;
+  readonly firstSampled: ItemData | undefined;
 }
 
 /** Messages and sampled turns of one history. A tool message is named after the call that it answers. */
-function Turns({ items, advantage, coloring, first }: TurnsProps) {
+function Turns({ items, advantage, coloring, firstSampled }: TurnsProps) {
   if (items.length === 0) return <p class="empty">No message.</p>;
   const toolNames = new Map(items.flatMap((item) => item.calls.map((call) => [call.id, call.name] as const)));
   return (
@@ -66,7 +71,7 @@ function Turns({ items, advantage, coloring, first }: TurnsProps) {
         <li key={index} class={`turn ${item.sampled ? "choice" : "context"}`} data-role={item.role}>
           <Speaker item={item} name={item.name ?? (item.callId === null ? undefined : toolNames.get(item.callId))} />
           <div class="said">
-            <Said item={item} advantage={advantage} coloring={coloring} hint={item === first ? HINT : null} />
+            <Said item={item} advantage={advantage} coloring={coloring} hint={item === firstSampled ? HINT : null} />
             {item.calls.map((call, at) => (
               <ToolCallView key={at} call={call} />
             ))}
@@ -96,6 +101,7 @@ function Speaker({ item: { role, sampled }, name }: { readonly item: ItemData; r
   );
 }
 
+/** Properties of {@link Said}. */
 interface SaidProps {
   readonly item: ItemData;
   readonly advantage: number;

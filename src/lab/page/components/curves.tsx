@@ -1,3 +1,4 @@
+/** Section of charts: standard curves, metrics of rollouts, any chosen metric, and all numbers as tables. */
 import { useMemo, useState } from "preact/hooks";
 import type { Split } from "../../../run/data.ts";
 import { MetricChart, type ChartProps, type Zoom } from "./chart.tsx";
@@ -7,7 +8,9 @@ import { Select, Scroll } from "./controls.tsx";
 import { DataTable } from "./table.tsx";
 import { type AxisKind, axisOf, hasAxis } from "./x-axis.ts";
 
+/** Kinds of rows of metrics, in the order of the section. */
 const SPLITS = ["train", "eval"] as const;
+/** Choices of the horizontal axis. */
 const AXES: readonly { readonly value: AxisKind; readonly label: string }[] = [
   { value: "step", label: "Steps" },
   { value: "tokens", label: "Trained tokens" },
@@ -65,15 +68,16 @@ export interface CurvesProps {
 
 /** Section with the standard curves of the runs, a chart of any metric, and all numbers as tables. */
 export function Curves({ runs, mark, onPick }: CurvesProps) {
+  const [chosenAxis, setChosenAxis] = useState<AxisKind>("step");
   // A run without the metric of the chosen axis is drawn over steps.
-  const [wanted, setWanted] = useState<AxisKind>("step");
-  const kind = hasAxis(runs, wanted) ? wanted : "step";
+  const kind = hasAxis(runs, chosenAxis) ? chosenAxis : "step";
   const axis = useMemo(() => axisOf(runs, kind), [runs, kind]);
   const [zoom, setZoom] = useState<Zoom | null>(null);
   const [isLog, setLog] = useState(false);
   /** Weight that the user has chosen; null for the default. */
-  const [smoothing, setSmoothing] = useState<number | null>(null);
-  const weight = smoothing ?? (axis.xs.length > LONG_RUN * runs.length ? DEFAULT_SMOOTHING : 0);
+  const [chosenSmoothing, setChosenSmoothing] = useState<number | null>(null);
+  const isLong = axis.xs.length > LONG_RUN * runs.length;
+  const smoothing = chosenSmoothing ?? (isLong ? DEFAULT_SMOOTHING : 0);
   const cards = useMemo(() => cardsOf(runs).map((card) => ({ ...card, lines: linesOf(runs, axis, card) })), [runs, axis]);
   if (axis.xs.length === 0) {
     return (
@@ -83,10 +87,10 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
       </section>
     );
   }
-  const shared = { axis, smoothing: weight, isLog, zoom, onZoom: setZoom, mark, onPick };
+  const shared = { axis, smoothing, isLog, zoom, onZoom: setZoom, mark, onPick };
   const axes = AXES.map((each) => ({ ...each, disabled: !hasAxis(runs, each.value) }));
   const chooseAxis = (value: string) => {
-    setWanted(AXES.find((each) => each.value === value)?.value ?? "step");
+    setChosenAxis(AXES.find((each) => each.value === value)?.value ?? "step");
     setZoom(null);
   };
   return (
@@ -115,10 +119,10 @@ export function Curves({ runs, mark, onPick }: CurvesProps) {
               min={0}
               max={0.95}
               step={0.05}
-              value={weight}
-              onInput={({ currentTarget }) => setSmoothing(Number(currentTarget.value))}
+              value={smoothing}
+              onInput={({ currentTarget }) => setChosenSmoothing(Number(currentTarget.value))}
             />
-            <output for="smooth">{weight === 0 ? "off" : weight.toFixed(2)}</output>
+            <output for="smooth">{smoothing === 0 ? "off" : smoothing.toFixed(2)}</output>
           </label>
         </div>
       </div>
@@ -139,19 +143,21 @@ function cardsOf(runs: readonly NamedRunMetrics[]): Card[] {
   const card = (key: string, { title, note, band, evaluation = false }: Curve): Card => {
     const hasBand = runs.length === 1 && band !== undefined && has("train", key) && has("train", band);
     // Without a band, the note about the deviation would be wrong.
-    const ownNote = hasBand || note?.includes("deviation") !== true ? note : "mean";
+    const shownNote = hasBand || note?.includes("deviation") !== true ? note : "mean";
     const splits: readonly Split[] = evaluation ? SPLITS : ["train"];
-    return { key, title, note: ownNote, band: hasBand ? band : null, splits, isWide: band !== undefined };
+    return { key, title, note: shownNote, band: hasBand ? band : null, splits, isWide: band !== undefined };
   };
   const cards = STANDARD.flatMap((standard) => {
     const key = standard.keys.find((each) => has("train", each) || (standard.evaluation === true && has("eval", each)));
     return key === undefined ? [] : [card(key, standard)];
   });
-  const own = metricNames(runs).filter(({ key }) => ROLLOUT_METRIC.test(key));
-  const ownKeys = [...new Set(own.map(({ key }) => key))].slice(0, MAX_ROLLOUT_CHARTS);
+  const keys = metricNames(runs).map(({ key }) => key);
+  const rolloutKeys = [...new Set(keys)].filter((key) => ROLLOUT_METRIC.test(key)).slice(0, MAX_ROLLOUT_CHARTS);
+  const rolloutCards = rolloutKeys.map((key) =>
+    card(key, { title: key.replace(ROLLOUT_METRIC, ""), note: "of rollouts", evaluation: true }),
+  );
   // After reward and loss.
-  cards.splice(2, 0, ...ownKeys.map((key) => card(key, { title: key.replace(ROLLOUT_METRIC, ""), note: "of rollouts", evaluation: true })));
-  return cards;
+  return [...cards.slice(0, 2), ...rolloutCards, ...cards.slice(2)];
 }
 
 /** Returns the metrics of all runs, training metrics first. */
@@ -183,11 +189,11 @@ function Explorer({
       onChange={({ currentTarget }) => setChosen(currentTarget.value)}
     >
       {SPLITS.map((split) => {
-        const own = options.filter((each) => each.split === split);
-        if (own.length === 0) return null;
+        const splitOptions = options.filter((option) => option.split === split);
+        if (splitOptions.length === 0) return null;
         return (
           <optgroup key={split} label={split}>
-            {own.map(({ key }) => (
+            {splitOptions.map(({ key }) => (
               <option key={key} value={`${split} ${key}`}>
                 {key}
               </option>

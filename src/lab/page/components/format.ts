@@ -1,5 +1,8 @@
 /** Numbers and JSON as text for the pages. Minus signs are typographic. */
 
+/** Smallest magnitudes of numbers with 0, 1, 2, 3 and 4 decimals; smaller numbers have 5. */
+const MIN_MAGNITUDES = [1000, 100, 10, 0.1, 0.01] as const;
+
 /** Formats an integer in full and another number with about four digits; `–` for a missing or infinite one. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -7,8 +10,9 @@ export function number(value: number | null | undefined): string {
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e15) return grouped(String(value).replace("-", "−"));
   if (size >= 1e6 || size < 1e-4) return value.toExponential(2).replace("-", "−").replace("e−", "e-");
-  const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : size >= 0.01 ? 4 : 5;
-  return grouped(value.toFixed(digits).replace("-", "−"));
+  const index = MIN_MAGNITUDES.findIndex((magnitude) => size >= magnitude);
+  const decimals = index < 0 ? MIN_MAGNITUDES.length : index;
+  return grouped(value.toFixed(decimals).replace("-", "−"));
 }
 
 /** Formats a reward with three decimals, so that a column of rewards is aligned. */
@@ -20,6 +24,12 @@ export function rewardText(value: number): string {
 export function signed(value: number): string {
   if (Math.abs(value) < 0.005) return "0.00";
   return `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(Math.abs(value) >= 10 ? 1 : 2)}`;
+}
+
+/** Returns the class of a positive or negative number in the style sheet; undefined for 0. */
+export function signClass(value: number): "negative" | "positive" | undefined {
+  if (value === 0) return undefined;
+  return value < 0 ? "negative" : "positive";
 }
 
 /** Formats a number with `digits` decimals. A number that rounds to zero has no sign. */
@@ -66,8 +76,8 @@ export function prettyJson(text: string): string {
 
 /** Separates the digits of a number by thousands if it has at least five before the point. */
 function grouped(text: string): string {
-  const [whole = "", fraction] = text.split(".");
-  if (whole.replace("−", "").length < 5) return text;
-  const spaced = whole.replaceAll(/\B(?=(\d{3})+$)/g, "\u202f");
+  const [integerPart = "", fraction] = text.split(".");
+  if (integerPart.replace("−", "").length < 5) return text;
+  const spaced = integerPart.replaceAll(/\B(?=(\d{3})+$)/g, "\u202f");
   return fraction === undefined ? spaced : `${spaced}.${fraction}`;
 }

@@ -1,3 +1,4 @@
+/** Groups of a step as cards, with a row per trajectory that shows reward and advantage as bars. */
 import type { VNode } from "preact";
 import type { GroupData, StepData, TrajectoryData } from "../../report/page-data.ts";
 import { ShareBar } from "./controls.tsx";
@@ -9,12 +10,12 @@ export function groupFacts({ groups, omitted }: Pick<StepData, "groups" | "omitt
   const failed = groups.reduce((sum, group) => sum + group.exceptions.length, 0);
   const mean = trajectories.reduce((sum, each) => sum + each.reward, 0) / trajectories.length;
   const discarded = groups.filter((group) => group.isDiscarded).length;
-  const flat = groups.filter((group) => group.trajectories.length > 1 && !group.isTrainable).length;
+  const untrainable = groups.filter((group) => group.trajectories.length > 1 && !group.isTrainable).length;
   const parts = [
     `${count(groups.length, "group")}, ${count(trajectories.length, "trajectory", "trajectories")}`,
     trajectories.length > 0 && `mean reward ${rewardText(mean)}`,
     failed > 0 && `${count(failed, "rollout")} failed`,
-    flat > 0 && `${count(flat, "group")} with equal rewards, nothing to learn from`,
+    untrainable > 0 && `${count(untrainable, "group")} with equal rewards, nothing to learn from`,
     discarded > 0 && `${count(discarded, "group")} discarded before training`,
     omitted > 0 && `${count(omitted, "trajectory", "trajectories")} without contents, to keep this page small`,
   ];
@@ -27,7 +28,7 @@ interface Scales {
   readonly low: number;
   readonly high: number;
   /** Largest absolute advantage; null hides advantages. */
-  readonly largest: number | null;
+  readonly maxAdvantage: number | null;
 }
 
 /** Properties of {@link GroupCards}. */
@@ -45,15 +46,16 @@ export function GroupCards({ groups, shown, onOpen, isRemote = false }: GroupCar
   const isSingle = groups.every((group) => group.trajectories.length + group.exceptions.length <= 1);
   const trajectories = groups.flatMap((group) => group.trajectories);
   const bounds = trajectories.reduce(
-    ({ low, high, largest }, { reward, advantage }) => ({
+    ({ low, high, maxAdvantage }, { reward, advantage }) => ({
       low: Math.min(low, reward),
       high: Math.max(high, reward),
-      largest: Math.max(largest, Math.abs(advantage)),
+      maxAdvantage: Math.max(maxAdvantage, Math.abs(advantage)),
     }),
     // Above 0, because bars are relative to these bounds.
-    { low: 0, high: 1e-9, largest: 1e-9 },
+    { low: 0, high: 1e-9, maxAdvantage: 1e-9 },
   );
-  const scales: Scales = { ...bounds, largest: isSingle ? null : bounds.largest };
+  // The advantage of a single trajectory is 0.
+  const scales: Scales = { ...bounds, maxAdvantage: isSingle ? null : bounds.maxAdvantage };
   const row = (each: TrajectoryData, group: GroupData, groupIndex: number, index: number, label: string) => (
     <Row
       key={`${groupIndex}/${index}`}
@@ -152,6 +154,7 @@ function GroupCard({
 /** Properties of {@link Row}. */
 interface RowProps {
   readonly trajectory: TrajectoryData;
+  /** Text of the row: the index of the trajectory, or the id of a group that has no card of its own. */
   readonly label: string;
   /** Id of the group. */
   readonly group: string;
@@ -167,11 +170,11 @@ interface RowProps {
 
 /** Button of a trajectory: its reward is a bar from the left, its advantage a bar from the middle. */
 function Row({ trajectory: { reward, advantage }, label, group, groupIndex, index, scales, isBare, isShown, onOpen }: RowProps) {
-  const { low, high, largest } = scales;
+  const { low, high, maxAdvantage } = scales;
   return (
     <button
       type="button"
-      class={`row${isBare ? " bare" : ""}${largest === null ? " plain" : ""}`}
+      class={`row${isBare ? " bare" : ""}${maxAdvantage === null ? " plain" : ""}`}
       data-group={groupIndex}
       data-trajectory={index}
       aria-pressed={isShown}
@@ -188,13 +191,13 @@ function Row({ trajectory: { reward, advantage }, label, group, groupIndex, inde
         {rewardText(reward)}
       </span>
       <ShareBar share={(reward - low) / (high - low)} />
-      {largest !== null && (
+      {maxAdvantage !== null && (
         <>
           <span class="value">
             <span class="hidden">, advantage </span>
             {signed(advantage)}
           </span>
-          <span class={`bar-advantage ${advantage < 0 ? "down" : "up"}`} style={{ "--share": Math.abs(advantage) / largest }} />
+          <span class={`bar-advantage ${advantage < 0 ? "down" : "up"}`} style={{ "--share": Math.abs(advantage) / maxAdvantage }} />
         </>
       )}
     </button>

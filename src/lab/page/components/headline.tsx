@@ -1,12 +1,15 @@
+/** Main numbers at the top of a run's page. */
 import type { ComponentChildren } from "preact";
 import type { CheckpointData, ColumnsData, Split } from "../../../run/data.ts";
 import { number, seconds } from "./format.ts";
 
-/** Number at the top of a page. */
+/** Number with its name and, if it has one, its unit. */
 type Headline = readonly [name: string, value: ComponentChildren, unit?: string];
 
+/** Metric of the rewards. */
 const REWARD = "reward/mean";
 
+/** Properties of {@link Numbers}. */
 interface NumbersProps {
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
   readonly checkpoints: readonly CheckpointData[];
@@ -15,10 +18,10 @@ interface NumbersProps {
 /** The main numbers of a run: rewards, best evaluation, steps, time, checkpoints. */
 export function Numbers({ metrics, checkpoints }: NumbersProps) {
   const { train, eval: evaluations } = metrics;
-  const known = ({ columns }: ColumnsData, key: string) => (columns[key] ?? []).filter((value) => value !== null);
-  const rewards = known(train, REWARD);
-  const evaluated = known(evaluations, REWARD);
-  const times = known(train, "time/step_seconds");
+  const valuesOf = ({ columns }: ColumnsData, key: string) => (columns[key] ?? []).filter((value) => value !== null);
+  const rewards = valuesOf(train, REWARD);
+  const evaluated = valuesOf(evaluations, REWARD);
+  const times = valuesOf(train, "time/step_seconds");
   const best = bestEvaluation(evaluations);
   const numbers: readonly (false | Headline)[] = [
     rewards.length > 0 && ["Reward, training", <Change values={rewards} />],
@@ -62,9 +65,10 @@ function Change({ values }: { readonly values: readonly number[] }) {
  * over other scenarios at each step, so its largest value is mostly the step with the easiest ones.
  */
 function bestEvaluation({ steps, columns }: ColumnsData): { readonly step: number; readonly reward: number } | null {
-  return (columns[REWARD] ?? []).reduce<{ readonly step: number; readonly reward: number } | null>((best, reward, at) => {
-    const step = steps[at];
-    if (reward === null || step === undefined || (best !== null && reward <= best.reward)) return best;
-    return { step, reward };
-  }, null);
+  let best: { readonly step: number; readonly reward: number } | null = null;
+  for (const [index, reward] of (columns[REWARD] ?? []).entries()) {
+    const step = steps[index];
+    if (reward !== null && step !== undefined && (best === null || reward > best.reward)) best = { step, reward };
+  }
+  return best;
 }

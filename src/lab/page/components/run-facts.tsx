@@ -1,3 +1,4 @@
+/** Section with the facts of a run: settings, checkpoints, events, warnings and failures. */
 import type { PageData } from "../../report/page-data.ts";
 import type { CheckpointData, NoticeData } from "../../../run/data.ts";
 import { Pairs, Scroll } from "./controls.tsx";

@@ -52,13 +52,15 @@ export function linesOf(runs: readonly NamedRunMetrics[], axis: Axis, { key, ban
     splits.flatMap((split) => {
       const { columns } = metrics[split];
       if (columns[key] === undefined) return [];
+      const runLabel = split === "eval" ? `${name} (eval)` : name;
+      const splitColor = split === "train" ? "line-a" : "line-b";
       const hasBand = isSingle && band !== null && split === "train" && columns[band] !== undefined;
       return {
-        name: isSingle ? split : split === "eval" ? `${name} (eval)` : name,
+        name: isSingle ? split : runLabel,
         split,
         values: aligned(metrics, split, { key, axis }),
         band: hasBand ? aligned(metrics, split, { key: band, axis }) : null,
-        color: isSingle ? (split === "train" ? "line-a" : "line-b") : runColor(index),
+        color: isSingle ? splitColor : runColor(index),
       };
     }),
   );
@@ -69,18 +71,23 @@ function aligned(metrics: NamedRunMetrics["metrics"], split: Split, { key, axis 
   const { steps, columns } = metrics[split];
   const values = new Map(steps.map((step, index) => [axis.positionOf(metrics, split, step), columns[key]?.[index] ?? null]));
   // A step without a row is a gap of the run; a sum of tokens or time without a row belongs to another line.
-  return axis.xs.map((x) => (values.has(x) ? values.get(x) : axis.kind === "step" ? null : undefined));
+  const missing = axis.kind === "step" ? null : undefined;
+  return axis.xs.map((x) => (values.has(x) ? values.get(x) : missing));
 }
 
-/** Returns the exponential mean with bias correction, so that the start is not pulled to zero. */
+/**
+ * Returns the exponential mean with bias correction, so that the start is not pulled to zero.
+ *
+ * @param weight - Weight of earlier values, in [0, 1).
+ */
 export function smoothed(values: Values, weight: number): Values {
-  let sum = 0;
-  let total = 0;
+  let weightedSum = 0;
+  let totalWeight = 0;
   return values.map((value) => {
     if (value === null || value === undefined) return value;
-    sum = weight * sum + (1 - weight) * value;
-    total = weight * total + (1 - weight);
-    return sum / total;
+    weightedSum = weight * weightedSum + (1 - weight) * value;
+    totalWeight = weight * totalWeight + (1 - weight);
+    return weightedSum / totalWeight;
   });
 }
 

@@ -1,3 +1,5 @@
+/** Small curves in tables. */
+
 /** Width in pixels. */
 const WIDTH = 96;
 /** Height in pixels. */
@@ -7,10 +9,10 @@ const PAD = 2;
 
 /** Small curve of values without axes; null values are gaps. Decorative: the numbers stand next to it. */
 export function Sparkline({ values }: { readonly values: readonly (number | null)[] }) {
-  const known = values.filter((value) => value !== null);
-  if (known.length < 2) return <span class="sparkline" aria-hidden="true" />;
-  const low = known.reduce((a, b) => Math.min(a, b));
-  const high = known.reduce((a, b) => Math.max(a, b));
+  const finite = values.filter((value) => value !== null);
+  if (finite.length < 2) return <span class="sparkline" aria-hidden="true" />;
+  const low = finite.reduce((a, b) => Math.min(a, b));
+  const high = finite.reduce((a, b) => Math.max(a, b));
   const x = (index: number) => PAD + (index / (values.length - 1)) * (WIDTH - 2 * PAD);
   const y = (value: number) => (high === low ? HEIGHT / 2 : HEIGHT - PAD - ((value - low) / (high - low)) * (HEIGHT - 2 * PAD));
   const path = values.map((value, index) => {

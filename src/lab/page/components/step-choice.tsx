@@ -1,3 +1,4 @@
+/** Choice of the step with the shown trajectories. */
 import type { Split } from "../../../run/data.ts";
 import { Select, Segmented } from "./controls.tsx";
 
@@ -7,6 +8,7 @@ interface Step {
   readonly step: number;
 }
 
+/** Properties of {@link StepChoice}. */
 interface StepChoiceProps<Each extends Step> {
   readonly steps: readonly Each[];
   readonly step: Each;
@@ -19,38 +21,46 @@ interface StepChoiceProps<Each extends Step> {
 /** Choice of a step: split, number, neighbors. */
 export function StepChoice<Each extends Step>({ steps, step, label = "Step", about, onChange }: StepChoiceProps<Each>) {
   const splits = [...new Set(steps.map(({ split }) => split))];
-  const own = steps.filter(({ split }) => split === step.split);
-  const index = own.findIndex(({ step: number }) => number === step.step);
-  const go = (target: Each | undefined) => target && onChange(target);
-  const move = (distance: number, name: string, sign: string) => (
-    <button type="button" aria-label={name} disabled={!own[index + distance]} onClick={() => go(own[index + distance])}>
-      {sign}
-    </button>
-  );
+  const stepsOfSplit = steps.filter(({ split }) => split === step.split);
+  const index = stepsOfSplit.findIndex((each) => each.step === step.step);
+  const choose = (target: Each | undefined) => {
+    if (target !== undefined) onChange(target);
+  };
+  /** Returns the button of the step `distance` places further in the list. */
+  const moveButton = (distance: number, name: string, sign: string) => {
+    const target = stepsOfSplit[index + distance];
+    return (
+      <button type="button" aria-label={name} disabled={target === undefined} onClick={() => choose(target)}>
+        {sign}
+      </button>
+    );
+  };
   /** Goes to the step of another split that is nearest to the current one. */
   const toSplit = (split: string) => {
     const distance = (each: Each) => Math.abs(each.step - step.step);
-    const same = steps.filter((each) => each.split === split);
-    go(same.toSorted((a, b) => distance(a) - distance(b))[0]);
+    const [nearest] = steps.filter((each) => each.split === split).sort((a, b) => distance(a) - distance(b));
+    choose(nearest);
   };
-  const options = own.map((each) => ({ value: `${each.step}`, label: `step ${each.step}${about(each) && ` · ${about(each)}`}` }));
+  const labelOf = (each: Each) => [`step ${each.step}`, about(each)].filter((text) => text !== "").join(" · ");
+  const options = stepsOfSplit.map((each) => ({ value: `${each.step}`, label: labelOf(each) }));
   return (
     <>
       {splits.length > 1 && <SplitChoice splits={splits} name="split" value={step.split} onChange={toSplit} />}
       <div class="stepper">
-        {move(-1, "Earlier step", "‹")}
+        {moveButton(-1, "Earlier step", "‹")}
         <Select
           label={label}
           options={options}
           value={`${step.step}`}
-          onChange={(value) => go(own.find((each) => `${each.step}` === value))}
+          onChange={(value) => choose(stepsOfSplit.find((each) => `${each.step}` === value))}
         />
-        {move(1, "Later step", "›")}
+        {moveButton(1, "Later step", "›")}
       </div>
     </>
   );
 }
 
+/** Properties of {@link SplitChoice}. */
 interface SplitChoiceProps {
   readonly splits: readonly Split[];
   readonly name: string;

@@ -1,3 +1,4 @@
+/** Tables with a head, optionally sorted by their columns. */
 import type { ComponentChildren } from "preact";
 
 /** Column of a {@link DataTable}. */
@@ -22,6 +23,7 @@ export interface Column<Row> {
   readonly onSort?: () => void;
 }
 
+/** Properties of {@link DataTable}. */
 interface TableProps<Row> {
   /** Classes of the table in the style sheet. */
   readonly class: string;
@@ -43,7 +45,7 @@ export function DataTable<Row>({ class: classes, caption, columns, rows, keyOf, 
       <tbody>
         {rows.map((row, index) => (
           <tr key={keyOf(row, index)} class={rowClass?.(row)}>
-            {columns.map((column, index) => cellOf(column, row, index))}
+            {columns.map((column, position) => cellOf(column, row, position))}
           </tr>
         ))}
       </tbody>
@@ -52,7 +54,8 @@ export function DataTable<Row>({ class: classes, caption, columns, rows, keyOf, 
 }
 
 /** Head of a column; a button if the rows can be sorted by the column. */
-function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<Row>, index: number) {
+function headOf<Row>(column: Column<Row>, index: number) {
+  const { kind = "text", headClass, order } = column;
   return (
     <th
       key={index}
@@ -60,22 +63,29 @@ function headOf<Row>({ label, kind = "text", headClass, order, onSort }: Column<
       class={headClass ?? (kind === "number" ? "num" : undefined)}
       aria-sort={order === undefined ? undefined : (order ?? "none")}
     >
-      {kind === "hidden" ? (
-        <span class="hidden">{label}</span>
-      ) : onSort === undefined ? (
-        label
-      ) : (
-        <button type="button" class="sort" onClick={onSort}>
-          {label}
-          <span aria-hidden="true">{order === "ascending" ? " ↑" : order === "descending" ? " ↓" : ""}</span>
-        </button>
-      )}
+      {headContent(column)}
     </th>
   );
 }
 
+/** Signs of the orders. */
+const ORDER_SIGNS = { ascending: " ↑", descending: " ↓", none: "" } as const;
+
+/** Content of a column's head. */
+function headContent<Row>({ label, kind, order, onSort }: Column<Row>) {
+  if (kind === "hidden") return <span class="hidden">{label}</span>;
+  if (onSort === undefined) return label;
+  return (
+    <button type="button" class="sort" onClick={onSort}>
+      {label}
+      <span aria-hidden="true">{ORDER_SIGNS[order ?? "none"]}</span>
+    </button>
+  );
+}
+
 /** Cell of a row in a column. */
-function cellOf<Row>({ label, kind, isHead = false, class: given, isLabeled = false, title, cell }: Column<Row>, row: Row, index: number) {
+function cellOf<Row>(column: Column<Row>, row: Row, index: number) {
+  const { label, kind, isHead = false, class: cellClass, isLabeled = false, title, cell } = column;
   if (isHead) {
     return (
       <th key={index} scope="row">
@@ -83,7 +93,8 @@ function cellOf<Row>({ label, kind, isHead = false, class: given, isLabeled = fa
       </th>
     );
   }
-  const classes = typeof given === "function" ? given(row) : (given ?? (kind === "number" ? "num" : undefined));
+  const defaultClass = kind === "number" ? "num" : undefined;
+  const classes = typeof cellClass === "function" ? cellClass(row) : (cellClass ?? defaultClass);
   return (
     <td key={index} class={classes} data-label={isLabeled ? label : undefined} title={title?.(row)}>
       {cell(row)}

@@ -1,3 +1,4 @@
+/** Light and dark theme of the pages, and the colors of the style sheet for canvases. */
 import { useEffect, useState } from "preact/hooks";
 
 /** Key of the theme in the local storage. */

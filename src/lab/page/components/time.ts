@@ -1,18 +1,17 @@
 /** Times and sizes as text for the dashboard. */
 
-const MINUTE_S = 60;
-const HOUR_S = 3600;
-const DAY_S = 86_400;
+/** Seconds of each unit. */
+const [MINUTE_S, HOUR_S, DAY_S] = [60, 3600, 86_400];
 
-/** Formats a time relative to now in the largest fitting unit, such as `3 min ago`; `–` for null. */
+/** Formats a time relative to `now`, in milliseconds since 1970, in the largest fitting unit, such as `3 min ago`; `–` for null. */
 export function ago(time: string | null | undefined, now: number): string {
   if (time === null || time === undefined) return "–";
-  const passed = Math.max(0, (now - Date.parse(time)) / 1000);
-  if (!Number.isFinite(passed)) return "–";
-  if (passed < MINUTE_S) return "just now";
-  if (passed < HOUR_S) return `${Math.floor(passed / MINUTE_S)} min ago`;
-  if (passed < DAY_S) return `${Math.floor(passed / HOUR_S)} h ago`;
-  const days = Math.floor(passed / DAY_S);
+  const passedSeconds = Math.max(0, (now - Date.parse(time)) / 1000);
+  if (!Number.isFinite(passedSeconds)) return "–";
+  if (passedSeconds < MINUTE_S) return "just now";
+  if (passedSeconds < HOUR_S) return `${Math.floor(passedSeconds / MINUTE_S)} min ago`;
+  if (passedSeconds < DAY_S) return `${Math.floor(passedSeconds / HOUR_S)} h ago`;
+  const days = Math.floor(passedSeconds / DAY_S);
   return days < 60 ? `${days} d ago` : time.slice(0, 10);
 }
 
@@ -21,6 +20,7 @@ export function timeText(time: string | null | undefined): string {
   return time === null || time === undefined ? "–" : `${time.slice(0, 16).replace("T", " ")} UTC`;
 }
 
+/** Units of sizes, each 1000 times the one before. */
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
 /** Formats a number of bytes in decimal units. */

@@ -1,10 +1,11 @@
+/** Sampled tokens of a turn, colored, with the facts of the picked token. */
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { advantageOf, type Coloring, difference, type Turn } from "./coloring.ts";
 import { decimal, probability, signed } from "./format.ts";
 
 /** Number of tokens by which a key moves; an infinite one moves to the first or last token. */
-const KEYS: Readonly<Record<string, number>> = {
+const KEY_MOVES: Readonly<Record<string, number>> = {
   ArrowRight: 1,
   ArrowLeft: -1,
   ArrowDown: 10,
@@ -49,11 +50,13 @@ export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const move = KEYS[event.key];
+    const move = KEY_MOVES[event.key];
     if (event.key === "Escape") setPicked(-1);
     if (move === undefined) return;
     event.preventDefault();
-    pick(picked < 0 ? (move === Infinity ? texts.length - 1 : 0) : picked + move);
+    // Without a picked token, every key but End starts at the first one.
+    const start = move === Infinity ? texts.length - 1 : 0;
+    pick(picked < 0 ? start : picked + move);
   };
   return (
     <div class="sampled">
@@ -77,6 +80,7 @@ export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
   );
 }
 
+/** Properties of {@link Token}. */
 interface TokenProps {
   readonly index: number;
   readonly text: string;
@@ -84,14 +88,22 @@ interface TokenProps {
   readonly coloring: Coloring;
 }
 
+/** Token with its color. */
 function Token({ index, text, turn, coloring }: TokenProps) {
   const value = coloring.scale(turn, index);
-  const kind = value === null ? "none" : coloring.kind === "sequential" ? "warm" : value < 0 ? "down" : "up";
+  const strength = value === null ? "0" : Math.abs(value).toFixed(3);
   return (
-    <span class="token" data-at={index} data-kind={kind} style={{ "--strength": value === null ? "0" : Math.abs(value).toFixed(3) }}>
+    <span class="token" data-at={index} data-kind={colorKind(value, coloring)} style={{ "--strength": strength }}>
       {visible(text)}
     </span>
   );
+}
+
+/** Returns the hue of a token in the style sheet. @param value - Color of the token, from −1 to 1, or null. */
+function colorKind(value: number | null, { kind }: Coloring): "none" | "warm" | "down" | "up" {
+  if (value === null) return "none";
+  if (kind === "sequential") return "warm";
+  return value < 0 ? "down" : "up";
 }
 
 /** Facts of a token in the line below its turn. */
@@ -101,14 +113,13 @@ function TokenFacts({ turn, index }: { readonly turn: Turn; readonly index: numb
   const logprob = sampled.logprobs?.[index];
   const trained = sampled.trained?.[index] ?? null;
   const gap = difference(sampled, index);
-  const share = logprob === undefined ? "" : ` (${probability(logprob)})`;
   return (
     <>
       <Fact name={`token ${index + 1} of ${sampled.texts.length}`}>
         <code>{JSON.stringify(sampled.texts[index])}</code>
       </Fact>
       {sampled.ids && <Fact name="id">{sampled.ids[index]}</Fact>}
-      {logprob !== undefined && <Fact name="sampled">{`${decimal(logprob)}${share}`}</Fact>}
+      {logprob !== undefined && <Fact name="sampled">{`${decimal(logprob)} (${probability(logprob)})`}</Fact>}
       {advantage !== null && <Fact name="trained">{trained === null ? "not kept" : decimal(trained)}</Fact>}
       {gap !== null && <Fact name="difference">{`${gap < 0 ? "" : "+"}${decimal(gap)}`}</Fact>}
       {gap !== null && <Fact name="ratio">{Math.exp(gap).toFixed(4)}</Fact>}
@@ -117,6 +128,7 @@ function TokenFacts({ turn, index }: { readonly turn: Turn; readonly index: numb
   );
 }
 
+/** A fact with its name. */
 function Fact({ name, children }: { readonly name: string; readonly children: ComponentChildren }) {
   return (
     <span>

@@ -1,3 +1,4 @@
+/** Parts around the conversation of a trajectory: colors, siblings of the group, and facts. */
 import type { ComponentChildren } from "preact";
 import type { DetailData, GroupData, Scalars, TrajectoryData } from "../../report/page-data.ts";
 import { type Coloring, COLORINGS } from "./coloring.ts";
@@ -20,6 +21,7 @@ export function usableColoring(coloring: Coloring, detail: DetailData | null): C
   return coloring.name === "difference" && !hasTrained(detail) ? COLORINGS[0] : coloring;
 }
 
+/** Properties of {@link ColoringControl}. */
 interface ColoringControlProps {
   readonly detail: DetailData | null;
   readonly coloring: Coloring;
@@ -28,10 +30,10 @@ interface ColoringControlProps {
 
 /** Choice of the token colors with a legend. */
 export function ColoringControl({ detail, coloring, onChange }: ColoringControlProps) {
-  const options = COLORINGS.map((each) => {
-    const isMissing = each.name === "difference" && !hasTrained(detail);
+  const options = COLORINGS.map((item) => {
+    const isMissing = item.name === "difference" && !hasTrained(detail);
     const title = isMissing ? "The run kept no log-probabilities of the trainer for this trajectory" : undefined;
-    return { each, value: each.name, label: each.label, disabled: isMissing, title };
+    return { item, value: item.name, label: item.label, disabled: isMissing, title };
   });
   const { legend, kind } = coloring;
   return (
@@ -45,11 +47,12 @@ export function ColoringControl({ detail, coloring, onChange }: ColoringControlP
           </>
         )}
       </span>
-      <Segmented legend="Color tokens by" options={options} name="color" value={coloring.name} onChange={({ each }) => onChange(each)} />
+      <Segmented legend="Color tokens by" options={options} name="color" value={coloring.name} onChange={({ item }) => onChange(item)} />
     </>
   );
 }
 
+/** Properties of {@link Siblings}. */
 interface SiblingsProps {
   readonly trajectories: readonly { readonly reward: number }[];
   /** Index of the shown trajectory. */
@@ -76,6 +79,7 @@ export function Siblings({ trajectories, shown, onOpen }: SiblingsProps) {
   );
 }
 
+/** Properties of {@link TrajectoryFacts}. */
 interface TrajectoryFactsProps {
   readonly group: Pick<GroupData, "metadata" | "metrics">;
   readonly trajectory: TrajectoryData;
@@ -92,7 +96,8 @@ export function TrajectoryFacts({ group, trajectory }: TrajectoryFactsProps) {
   ];
   if (detail !== null) {
     const [first, last] = detail.policies;
-    if (first !== null) rows.push(["Checkpoint", first === last || last === null ? first : `${first} to ${last}`]);
+    const isSingle = first === last || last === null;
+    if (first !== null) rows.push(["Checkpoint", isSingle ? first : `${first} to ${last}`]);
     if (detail.start !== null) rows.push(["Started", detail.start.replace("T", " ").replace("Z", " UTC")]);
   }
   return (
@@ -133,8 +138,9 @@ function Details({ detail }: { readonly detail: DetailData }) {
 /** Table of a rollout's durations in seconds: the whole rollout, then its measured parts, longest first. */
 function Timing({ entries }: { readonly entries: readonly (readonly [name: string, value: number])[] }) {
   if (entries.length === 0) return null;
-  const whole = Math.max(1e-9, ...entries.map(([, value]) => value));
-  const ordered = entries.toSorted(([a, x], [b, y]) => Number(b === "duration") - Number(a === "duration") || y - x);
+  const maxSeconds = Math.max(1e-9, ...entries.map(([, value]) => value));
+  const isWhole = (name: string) => name === "duration";
+  const ordered = entries.toSorted(([a, secondsA], [b, secondsB]) => Number(isWhole(b)) - Number(isWhole(a)) || secondsB - secondsA);
   return (
     <>
       <h3>Timing</h3>
@@ -142,9 +148,9 @@ function Timing({ entries }: { readonly entries: readonly (readonly [name: strin
         <tbody>
           {ordered.map(([name, value]) => (
             <tr key={name}>
-              <th scope="row">{name === "duration" ? "whole rollout" : name.slice(0, -"_duration".length)}</th>
+              <th scope="row">{isWhole(name) ? "whole rollout" : name.slice(0, -"_duration".length)}</th>
               <td>
-                <ShareBar share={value / whole} />
+                <ShareBar share={value / maxSeconds} />
               </td>
               <td>{seconds(value)}</td>
             </tr>
@@ -155,6 +161,7 @@ function Timing({ entries }: { readonly entries: readonly (readonly [name: strin
   );
 }
 
+/** Table of values by name; nothing without a value. */
 function ScalarTable({ title, values }: { readonly title: string; readonly values: Scalars }) {
   const rows = Object.entries(values).map(([name, value]) => [name, scalar(value)] as const);
   if (rows.length === 0) return null;

@@ -25,7 +25,8 @@ export interface Axis {
 }
 
 /** Metrics that the axis sums up. */
-const COLUMNS = { tokens: "tokens/trained", time: "time/step_seconds" } as const;
+const SUMMED_METRICS = { tokens: "tokens/trained", time: "time/step_seconds" } as const;
+/** Format of token counts. */
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 /** Units of the time axis; the first one with `max` of at least the longest time in seconds is used. */
 const TIME_UNITS = [
@@ -36,17 +37,24 @@ const TIME_UNITS = [
 
 /** Returns whether every run has the metric of an axis. */
 export function hasAxis(runs: readonly { readonly metrics: Metrics }[], kind: AxisKind): boolean {
-  return kind === "step" || runs.every(({ metrics }) => metrics.train.columns[COLUMNS[kind]] !== undefined);
+  return kind === "step" || runs.every(({ metrics }) => metrics.train.columns[SUMMED_METRICS[kind]] !== undefined);
 }
 
 /** Creates the axis of some runs. */
 export function axisOf(runs: readonly { readonly metrics: Metrics }[], kind: AxisKind): Axis {
-  if (kind === "step") {
-    const steps = consecutive(runs.flatMap(({ metrics }) => [...metrics.train.steps, ...metrics.eval.steps]));
-    const tick = (x: number, distance: number) => (Number.isInteger(x) ? tickText(x, distance) : "");
-    return { kind, xs: steps, steps, positionOf: (_, __, step) => step, tick, text: (x) => `step ${x}` };
-  }
-  const sums = new Map(runs.map(({ metrics }) => [metrics, sumsOf(metrics, COLUMNS[kind])]));
+  return kind === "step" ? stepAxis(runs) : sumAxis(runs, kind);
+}
+
+/** Creates the axis of steps. */
+function stepAxis(runs: readonly { readonly metrics: Metrics }[]): Axis {
+  const steps = consecutive(runs.flatMap(({ metrics }) => [...metrics.train.steps, ...metrics.eval.steps]));
+  const tick = (x: number, distance: number) => (Number.isInteger(x) ? tickText(x, distance) : "");
+  return { kind: "step", xs: steps, steps, positionOf: (_, __, step) => step, tick, text: (x) => `step ${x}` };
+}
+
+/** Creates the axis of tokens or time: sums of a metric up to each step. */
+function sumAxis(runs: readonly { readonly metrics: Metrics }[], kind: "tokens" | "time"): Axis {
+  const sums = new Map(runs.map(({ metrics }) => [metrics, sumsOf(metrics, SUMMED_METRICS[kind])]));
   const total = [...sums.values()].reduce((max, { train }) => Math.max(max, ...train.values()), 0);
   const unit = kind === "time" ? TIME_UNITS.find(({ max }) => total <= max) : undefined;
   const scale = unit?.seconds ?? 1;
@@ -54,6 +62,7 @@ export function axisOf(runs: readonly { readonly metrics: Metrics }[], kind: Axi
     const sum = sums.get(metrics)?.[split].get(step);
     return sum === undefined ? undefined : sum / scale;
   };
+  /** Step by position. Where a position belongs to several steps, a training step counts. */
   const points = new Map<number, number>();
   for (const { metrics } of runs) {
     for (const split of ["eval", "train"] as const) {
@@ -78,7 +87,10 @@ export function axisOf(runs: readonly { readonly metrics: Metrics }[], kind: Axi
 function sumsOf({ train, eval: evaluations }: Metrics, column: string): Readonly<Record<Split, ReadonlyMap<number, number>>> {
   const values = train.columns[column] ?? [];
   let sum = 0;
-  const ends = train.steps.map((step, index) => [step, (sum += values[index] ?? 0)] as const);
-  const before = (step: number) => ends.findLast(([each]) => each < step)?.[1] ?? 0;
-  return { train: new Map(ends), eval: new Map(evaluations.steps.map((step) => [step, before(step)])) };
+  const sumsAfter = train.steps.map((step, index) => {
+    sum += values[index] ?? 0;
+    return [step, sum] as const;
+  });
+  const sumBefore = (step: number) => sumsAfter.findLast(([trainStep]) => trainStep < step)?.[1] ?? 0;
+  return { train: new Map(sumsAfter), eval: new Map(evaluations.steps.map((step) => [step, sumBefore(step)])) };
 }

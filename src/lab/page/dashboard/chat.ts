@@ -1,3 +1,4 @@
+/** Chat requests of the playground: streaming of an answer, and its collection chunk by chunk. */
 import { createParser } from "eventsource-parser";
 import type { ChatCompletionRequest, ErrorBody, LogprobEntry, RequestMessage } from "../../../base/schema/index.ts";
 import { RequestError, send } from "./requests.ts";
@@ -42,16 +43,16 @@ interface Chunk {
 /** Returns the answer with the part that a chunk of the stream adds. */
 export function addChunk(answer: Answer, { model, choices }: Chunk): Answer {
   const [choice] = choices ?? [];
-  const named = { ...answer, model: model ?? answer.model };
-  if (choice === undefined) return named;
+  const answerWithModel = { ...answer, model: model ?? answer.model };
+  if (choice === undefined) return answerWithModel;
   const { delta, logprobs, finish_reason: finish } = choice;
   const calls = [...answer.calls];
   for (const [position, { index = position, id, function: called }] of (delta?.tool_calls ?? []).entries()) {
-    const before = calls[index] ?? { id: null, name: "", args: "" };
-    calls[index] = { id: id ?? before.id, name: before.name + (called?.name ?? ""), args: before.args + (called?.arguments ?? "") };
+    const call = calls[index] ?? { id: null, name: "", args: "" };
+    calls[index] = { id: id ?? call.id, name: call.name + (called?.name ?? ""), args: call.args + (called?.arguments ?? "") };
   }
   return {
-    ...named,
+    ...answerWithModel,
     text: answer.text + (delta?.content ?? ""),
     reasoning: answer.reasoning + (delta?.reasoning ?? ""),
     calls,
@@ -69,7 +70,7 @@ export function answerMessage({ text, calls }: Answer): RequestMessage {
 /**
  * Streams an answer; `onAnswer` is called at most once per frame.
  *
- * @throws {@link RequestError} If the service rejects the request, or fails while it streams.
+ * @throws {@link RequestError} if the service rejects the request, or fails while it streams.
  */
 export async function streamAnswer(
   request: Partial<ChatCompletionRequest>,

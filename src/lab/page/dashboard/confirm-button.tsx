@@ -1,5 +1,7 @@
+/** Buttons that ask for a second press. */
 import { useState } from "preact/hooks";
 
+/** Properties of {@link ConfirmButton}. */
 interface ConfirmButtonProps {
   /** Name of the action, such as "Cancel". */
   readonly label: string;

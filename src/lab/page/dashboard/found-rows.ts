@@ -1,3 +1,4 @@
+/** Results of a search in the form of a list of trajectories. */
 import { useMemo } from "preact/hooks";
 import type { SearchAnswer } from "../../dashboard/api.ts";
 import type { PagedRows } from "./paged-rows.ts";

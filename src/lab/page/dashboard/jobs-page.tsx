@@ -1,3 +1,4 @@
+/** Page of the training jobs of the service. */
 import { useEffect, useState } from "preact/hooks";
 import type { ModelList, TrainingJob, TrainingJobList } from "../../../base/schema/index.ts";
 import { seconds } from "../components/format.ts";
@@ -56,6 +57,7 @@ export function JobsPage() {
   );
 }
 
+/** Whether a job is unfinished. */
 function isOpen({ status }: TrainingJob): boolean {
   return status === "queued" || status === "running";
 }
@@ -66,6 +68,7 @@ function inOrder(jobs: readonly TrainingJob[]): readonly TrainingJob[] {
   return [...withStatus("running"), ...withStatus("queued").toReversed(), ...jobs.filter((job) => !isOpen(job))];
 }
 
+/** Properties of {@link JobTable}. */
 interface JobTableProps {
   readonly jobs: readonly TrainingJob[];
   /** Names of models by id. */
@@ -73,6 +76,7 @@ interface JobTableProps {
   readonly onCancel: (id: string) => void;
 }
 
+/** Table of jobs. */
 function JobTable({ jobs, names, onCancel }: JobTableProps) {
   const now = Date.now();
   const queue = jobs.filter(({ status, paused }) => status === "queued" && paused !== true).map(({ id }) => id);
@@ -119,11 +123,14 @@ function JobTable({ jobs, names, onCancel }: JobTableProps) {
   );
 }
 
+/** Link to a model; a dash for a deleted one. */
 function ModelLink({ model }: { readonly model: string | undefined }) {
   return model === undefined ? "–" : <a href={href(["models"], { model })}>{model}</a>;
 }
 
+/** Returns the time of training so far as text. @param now - Milliseconds since 1970. */
 function duration({ training_start: start, training_end: end }: TrainingJob, now: number): string {
   if (start === null || start === undefined) return "–";
-  return seconds(Math.max(0, ((end ? Date.parse(end) : now) - Date.parse(start)) / 1000));
+  const endMs = end ? Date.parse(end) : now;
+  return seconds(Math.max(0, (endMs - Date.parse(start)) / 1000));
 }

@@ -1,3 +1,4 @@
+/** Page of API keys, entities and their usage. */
 import { useState } from "preact/hooks";
 import type { ApiKey, ApiKeyList, Entity, EntityLimits, EntityList, KeyUsage, KeyUsageList } from "../../../base/schema/index.ts";
 import { type Column, DataTable } from "../components/table.tsx";
@@ -8,13 +9,14 @@ import { Loaded, Problem, State, updatedColumn } from "./status.tsx";
 
 /** Max keys and entities in a list. */
 const PAGE_ROWS = 100;
-/** Days of the use. */
+/** Days of the listed usage, up to today. */
 const USAGE_DAYS = 30;
 
+/** Formats a count with thousands separators. */
 const count = (value: number) => value.toLocaleString("en");
 
 /** Texts of the limits, in the order in which they are shown. */
-const TEXTS: Readonly<Record<keyof EntityLimits, (limit: number) => string>> = {
+const LIMIT_TEXTS: Readonly<Record<keyof EntityLimits, (limit: number) => string>> = {
   requests_per_minute: (limit) => `${count(limit)} requests/min`,
   tokens_per_minute: (limit) => `${count(limit)} tokens/min`,
   running_choices: (limit) => `${count(limit)} running choices`,
@@ -76,15 +78,17 @@ export function KeysPage() {
 
 /** Returns the limits as a list of texts. */
 function limitTexts(limits: EntityLimits): string[] {
-  const names = Object.keys(TEXTS) as (keyof EntityLimits)[];
-  return names.flatMap((name) => (typeof limits[name] === "number" ? [TEXTS[name](limits[name])] : []));
+  const names = Object.keys(LIMIT_TEXTS) as (keyof EntityLimits)[];
+  return names.flatMap((name) => (typeof limits[name] === "number" ? [LIMIT_TEXTS[name](limits[name])] : []));
 }
 
+/** Limits as one text. */
 function Limits({ limits }: { readonly limits: EntityLimits }) {
   const texts = limitTexts(limits);
   return texts.length === 0 ? "none" : texts.join(", ");
 }
 
+/** Table of keys. */
 function KeyTable({ keys, onRevoke }: { readonly keys: readonly ApiKey[]; readonly onRevoke: (id: string) => void }) {
   const now = Date.now();
   const columns: Column<ApiKey>[] = [
@@ -120,6 +124,7 @@ function KeyTable({ keys, onRevoke }: { readonly keys: readonly ApiKey[]; readon
   );
 }
 
+/** Table of entities. */
 function EntityTable({ entities }: { readonly entities: readonly Entity[] }) {
   const columns: Column<Entity>[] = [
     { label: "Entity", isHead: true, cell: ({ id }) => id },
@@ -135,6 +140,7 @@ function EntityTable({ entities }: { readonly entities: readonly Entity[] }) {
   );
 }
 
+/** Usage of a key over all days. */
 type Total = Omit<KeyUsage, "day">;
 
 /** Returns the use of each key over all days, the largest number of sampled tokens first. */
@@ -142,13 +148,14 @@ function totals(uses: readonly KeyUsage[]): Total[] {
   const sums = new Map<string, Total>();
   for (const { day: _, ...use } of uses) {
     const name = `${use.entity} ${use.key_id}`;
-    const known = sums.get(name);
-    const sum = (member: "requests" | "prompt_tokens" | "generated_tokens") => (known?.[member] ?? 0) + use[member];
+    const previous = sums.get(name);
+    const sum = (member: "requests" | "prompt_tokens" | "generated_tokens") => (previous?.[member] ?? 0) + use[member];
     sums.set(name, { ...use, requests: sum("requests"), prompt_tokens: sum("prompt_tokens"), generated_tokens: sum("generated_tokens") });
   }
   return [...sums.values()].toSorted((a, b) => b.generated_tokens - a.generated_tokens);
 }
 
+/** Table of usage by key. */
 function UsageTable({ uses, names }: { readonly uses: readonly Total[]; readonly names: ReadonlyMap<string, string> }) {
   const columns: Column<Total>[] = [
     { label: "Key", isHead: true, cell: ({ key_id: id }) => names.get(id) ?? (id.startsWith("sessions:") ? "sessions" : id) },

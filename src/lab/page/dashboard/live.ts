@@ -1,3 +1,4 @@
+/** Live data of the dashboard: the list of runs, and the metrics of the shown runs, over one event stream. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunMetrics, RunSummary, StreamMessages } from "../../dashboard/api.ts";
 import { mergeMetrics } from "./merge-metrics.ts";
@@ -26,12 +27,13 @@ function streamAddress(followed: readonly RunMetrics[]): string {
 }
 
 /**
- * Follows the list of runs and the metrics of some runs over one event stream, because browsers limit the
- * connections to a server. The metrics are requested once, and then merged with the rows that arrive.
+ * Follows the list of runs and the metrics of some runs over one event stream, because browsers limit the connections to a server. The
+ * metrics are requested once, and then merged with the rows that arrive.
  *
  * @param followed - Ids of the runs whose metrics are followed.
  */
 export function useLive(followed: readonly string[]): Live {
+  /** Identity of the followed runs, so that a new array of the same ids opens no new stream. */
   const key = followed.join(" ");
   const path = followed.length === 0 ? null : `/ui/api/metrics?${followed.map((id) => `run=${encodeURIComponent(id)}`).join("&")}`;
   const initial = useResource<readonly RunMetrics[]>(path);
@@ -60,10 +62,12 @@ export function useLive(followed: readonly string[]): Live {
       retry = setTimeout(() => setAttempt((before) => before + 1), RETRY_MS);
     });
     listen("runs", (all) => setRuns(all));
-    listen("run", (changed) => setRuns((before = []) => [changed, ...before.filter(({ id }) => id !== changed.id)]));
-    listen("run-remove", ({ id }) => setRuns((before = []) => before.filter((each) => each.id !== id)));
+    listen("run", (changed) => setRuns((known = []) => [changed, ...known.filter(({ id }) => id !== changed.id)]));
+    listen("run-remove", ({ id }) => setRuns((known = []) => known.filter((run) => run.id !== id)));
     listen("rows", ({ run, metrics }) => {
-      latest.current = latest.current.map((each) => (each.run === run ? { ...each, metrics: mergeMetrics(each.metrics, metrics) } : each));
+      latest.current = latest.current.map((known) =>
+        known.run === run ? { ...known, metrics: mergeMetrics(known.metrics, metrics) } : known,
+      );
       setMerged({ key, metrics: latest.current });
     });
     return () => {
@@ -75,6 +79,7 @@ export function useLive(followed: readonly string[]): Live {
   const sorted = runs?.toSorted(
     (a, b) => (b.updated ?? "").localeCompare(a.updated ?? "") || a.name.localeCompare(b.name, "en", { numeric: true }),
   );
-  const metrics = followed.length === 0 ? [] : merged?.key === key && initial.value !== undefined ? merged.metrics : undefined;
-  return { runs: sorted, connection, metrics, error: initial.error };
+  // After a change of the followed runs, the merged metrics belong to the previous ones until the answer arrives.
+  const followedMetrics = merged?.key === key && initial.value !== undefined ? merged.metrics : undefined;
+  return { runs: sorted, connection, metrics: followed.length === 0 ? [] : followedMetrics, error: initial.error };
 }

@@ -1,3 +1,4 @@
+/** Entry of the dashboard's script: the page of the place that the address names. */
 import { render } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { addedRuns } from "./added-runs.ts";
@@ -30,8 +31,9 @@ function Dashboard() {
     if (route.path.length === 0) go(href(["runs"]), { isReplaced: true });
   }, [route]);
   useEffect(() => {
-    const title = live.runs?.find(({ id }) => id === run)?.name;
-    document.title = `${title ?? place[0]?.toUpperCase() + place.slice(1)} · Whetstone`;
+    const runName = live.runs?.find(({ id }) => id === run)?.name;
+    const placeName = place.slice(0, 1).toUpperCase() + place.slice(1);
+    document.title = `${runName ?? placeName} · Whetstone`;
   }, [place, run, live.runs]);
   return (
     <Shell place={place} connection={live.connection} hasData={live.runs !== undefined}>
@@ -46,6 +48,6 @@ function Dashboard() {
   );
 }
 
-// The server's page has the element.
+// The server's page, `dashboard/html.ts`, has the element.
 render(<Dashboard />, document.getElementById("page")!);
 document.documentElement.dataset["ready"] = "";

@@ -1,3 +1,4 @@
+/** Merging of rows from the event stream into the metrics that a page has. */
 import type { ColumnsData, Split } from "../../../run/data.ts";
 
 /** Returns metrics with newer rows: a known step is replaced, a new one inserted in order. */
@@ -8,17 +9,18 @@ export function mergeMetrics(
   return { train: mergeColumns(known.train, added.train), eval: mergeColumns(known.eval, added.eval) };
 }
 
+/** Merges the columns of one split. A missing value is null. */
 function mergeColumns(known: ColumnsData, added: ColumnsData): ColumnsData {
   if (added.steps.length === 0) return known;
   const steps = [...new Set([...known.steps, ...added.steps])].toSorted((a, b) => a - b);
-  const knownAt = new Map(known.steps.map((step, at) => [step, at]));
-  const addedAt = new Map(added.steps.map((step, at) => [step, at]));
+  const knownIndex = new Map(known.steps.map((step, index) => [step, index]));
+  const addedIndex = new Map(added.steps.map((step, index) => [step, index]));
   const names = [...new Set([...Object.keys(known.columns), ...Object.keys(added.columns)])].toSorted();
   const column = (name: string) =>
     steps.map((step) => {
-      const at = addedAt.get(step);
-      if (at !== undefined) return added.columns[name]?.[at] ?? null;
-      return known.columns[name]?.[knownAt.get(step) ?? -1] ?? null;
+      const index = addedIndex.get(step);
+      if (index !== undefined) return added.columns[name]?.[index] ?? null;
+      return known.columns[name]?.[knownIndex.get(step) ?? -1] ?? null;
     });
   return { steps, columns: Object.fromEntries(names.map((name) => [name, column(name)])) };
 }

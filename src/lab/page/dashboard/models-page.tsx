@@ -1,3 +1,4 @@
+/** Page of trainable models with their checkpoints, and of the use of the disk. */
 import { useState } from "preact/hooks";
 import type { DiskUse, RunSummary } from "../../dashboard/api.ts";
 import type { CheckpointList, ModelList } from "../../../base/schema/index.ts";
@@ -40,6 +41,7 @@ export function ModelsPage({ runs, route }: { readonly runs: readonly RunSummary
   );
 }
 
+/** Table of models. @param opened - Full name of the model that the address names; null for none. */
 function ModelTable({ models, opened }: { readonly models: ModelList["data"]; readonly opened: string | null }) {
   const columns: Column<ModelList["data"][number]>[] = [
     {
@@ -84,6 +86,7 @@ function nameOf({ entity, project, name }: ModelList["data"][number]): string {
   return `${entity}/${project}/${name}`;
 }
 
+/** Properties of {@link Checkpoints}. */
 interface CheckpointsProps {
   readonly id: string;
   readonly name: string;
@@ -120,6 +123,7 @@ function Checkpoints({ id, name, total, isOpened }: CheckpointsProps) {
   );
 }
 
+/** Properties of {@link Disk}. */
 interface DiskProps {
   readonly disk: DiskUse;
   readonly models: ModelList["data"];
@@ -132,16 +136,16 @@ function Disk({ disk, models, runs }: DiskProps) {
     { label: "Run", isHead: true, cell: ({ id }) => <a href={href(["runs", id])}>{runs.find((run) => run.id === id)?.name ?? id}</a> },
     { label: "Size", kind: "number", cell: ({ sizeBytes }) => bytes(sizeBytes) },
   ];
-  const used = disk.totalBytes - disk.freeBytes;
-  const ofModels = models.reduce((sum, model) => sum + model.bytes, 0);
-  const ofRuns = disk.runs.reduce((sum, run) => sum + run.sizeBytes, 0);
+  const usedBytes = disk.totalBytes - disk.freeBytes;
+  const modelBytes = models.reduce((sum, model) => sum + model.bytes, 0);
+  const runBytes = disk.runs.reduce((sum, run) => sum + run.sizeBytes, 0);
   return (
     <>
       <div class="disk" aria-hidden="true">
-        <span style={{ "--share": used / disk.totalBytes }} />
+        <span style={{ "--share": usedBytes / disk.totalBytes }} />
       </div>
       <p class="about">
-        {`${bytes(disk.freeBytes)} free of ${bytes(disk.totalBytes)} · models ${bytes(ofModels)} · runs ${bytes(ofRuns)}`}
+        {`${bytes(disk.freeBytes)} free of ${bytes(disk.totalBytes)} · models ${bytes(modelBytes)} · runs ${bytes(runBytes)}`}
       </p>
       {disk.runs.length > 0 && (
         <div class="table-card">

@@ -1,3 +1,4 @@
+/** List of the trajectories of several steps, of which only the visible pages are requested. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Page, TrajectoryRow } from "../../dashboard/api.ts";
 import type { Split } from "../../../run/data.ts";
@@ -8,7 +9,7 @@ const PAGE_ROWS = 100;
 /** Milliseconds without scrolling after which rows are requested. */
 const SETTLE_MS = 40;
 
-/** Steps whose trajectories are one list. */
+/** Step of the list. */
 export interface Segment {
   readonly split: Split;
   readonly step: number;
@@ -53,7 +54,7 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
   /** Number of rows by `split/step`, as the answers have it. */
   const counts = useRef(new Map<string, number>());
   /** `count` of each segment when its pages were fetched, by `split/step`. */
-  const recorded = useRef(new Map<string, number>());
+  const fetchedCounts = useRef(new Map<string, number>());
   const [version, setVersion] = useState(0);
   const [error, setError] = useState<Error | null>(null);
   /** Run and query that `pages` and `counts` belong to. */
@@ -67,23 +68,25 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
     let sum = 0;
     for (const segment of segments) {
       const name = nameOf(segment);
-      if (recorded.current.get(name) === segment.count) continue;
+      if (fetchedCounts.current.get(name) === segment.count) continue;
       // The step has grown since its pages were fetched.
-      recorded.current.set(name, segment.count);
+      fetchedCounts.current.set(name, segment.count);
       counts.current.delete(name);
       for (const page of pages.current.keys()) if (page.startsWith(`${name}/`)) pages.current.delete(page);
     }
-    const firsts = segments.map((segment) => {
+    const segmentStarts = segments.map((segment) => {
       const start = sum;
       sum += counts.current.get(nameOf(segment)) ?? segment.count;
       return start;
     });
-    return { starts: firsts, total: sum };
+    return { starts: segmentStarts, total: sum };
   }, [segments, version]);
   /** Range of the newest call of `show`. */
-  const wanted = useRef<readonly [first: number, last: number]>([0, -1]);
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const visibleRange = useRef<readonly [first: number, last: number]>([0, -1]);
+  /** Timer that starts again with each call of `show`. */
+  const settleTimer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
+  /** Requests a page of a step, unless it is there or loads already. */
   const load = useCallback(
     (segment: Segment, page: number) => {
       const name = `${nameOf(segment)}/${page}`;
@@ -92,9 +95,9 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
       target.set(name, null);
       const path = `/ui/api/runs/${encodeURIComponent(run)}/steps/${nameOf(segment)}/trajectories`;
       getJson<Page<TrajectoryRow>>(`${path}?offset=${page * PAGE_ROWS}&limit=${PAGE_ROWS}${query}`).then(
-        ({ items, total: found }) => {
+        ({ items, total: rows }) => {
           target.set(name, items);
-          counts.current.set(nameOf(segment), found);
+          counts.current.set(nameOf(segment), rows);
           setError(null);
           setVersion((before) => before + 1);
         },
@@ -106,35 +109,39 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
     },
     [run, query],
   );
+  /** Requests the pages of the visible range. */
   const request = useCallback(() => {
-    const [first, last] = wanted.current;
+    const [first, last] = visibleRange.current;
     for (let index = first; index <= last;) {
-      const { segment, offset } = locate(starts, index);
-      const found = segments[segment];
-      if (found === undefined) return;
+      const { segment: position, offset } = locate(starts, index);
+      const segment = segments[position];
+      if (segment === undefined) return;
       const page = Math.floor(offset / PAGE_ROWS);
-      load(found, page);
-      index += Math.max(1, Math.min((page + 1) * PAGE_ROWS - offset, (starts[segment + 1] ?? total) - index));
+      load(segment, page);
+      // Goes to the next page, or to the next segment if it begins earlier.
+      const rowsToPageEnd = (page + 1) * PAGE_ROWS - offset;
+      const rowsToSegmentEnd = (starts[position + 1] ?? total) - index;
+      index += Math.max(1, Math.min(rowsToPageEnd, rowsToSegmentEnd));
     }
     // A step without recorded counts: its first page has the number of rows.
     for (const segment of segments) if (segment.count === 0 && !counts.current.has(nameOf(segment))) load(segment, 0);
   }, [segments, starts, total, load]);
   useEffect(request, [request]);
-  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(() => () => clearTimeout(settleTimer.current), []);
 
   const show = useCallback(
     (first: number, last: number) => {
-      wanted.current = [first, last];
-      clearTimeout(timer.current);
-      timer.current = setTimeout(request, SETTLE_MS);
+      visibleRange.current = [first, last];
+      clearTimeout(settleTimer.current);
+      settleTimer.current = setTimeout(request, SETTLE_MS);
     },
     [request],
   );
   const row = (index: number) => {
-    const { segment, offset } = locate(starts, index);
-    const found = segments[segment];
-    if (found === undefined) return undefined;
-    return pages.current.get(`${nameOf(found)}/${Math.floor(offset / PAGE_ROWS)}`)?.[offset % PAGE_ROWS];
+    const { segment: position, offset } = locate(starts, index);
+    const segment = segments[position];
+    if (segment === undefined) return undefined;
+    return pages.current.get(`${nameOf(segment)}/${Math.floor(offset / PAGE_ROWS)}`)?.[offset % PAGE_ROWS];
   };
   const startOf: PagedRows["startOf"] = ({ split, step }) =>
     starts[segments.findIndex((each) => each.split === split && each.step === step)] ?? -1;

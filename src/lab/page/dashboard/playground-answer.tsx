@@ -1,3 +1,4 @@
+/** Answer of a model in the playground, with the alternatives of the picked token. */
 import { useMemo } from "preact/hooks";
 import type { LogprobEntry } from "../../../base/schema/index.ts";
 import type { SampledData } from "../../report/page-data.ts";

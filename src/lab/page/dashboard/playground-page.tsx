@@ -1,5 +1,6 @@
+/** Page of a conversation with a model. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { ChatCompletionRequest, RequestMessage, ServedModelList } from "../../../base/schema/index.ts";
+import type { RequestMessage, ServedModelList } from "../../../base/schema/index.ts";
 import { submitting } from "../components/controls.tsx";
 import { type Answer, EMPTY_ANSWER, answerMessage, streamAnswer } from "./chat.ts";
 import { AnswerView } from "./playground-answer.tsx";
@@ -17,15 +18,17 @@ export function PlaygroundPage({ route }: { readonly route: PageRoute }) {
   const [settings, setSettings] = useState<PlaygroundSettings>(() => ({ ...DEFAULT_SETTINGS, model: route.query.get("model") ?? "" }));
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [error, setError] = useState<Error | null>(null);
+  /** Controller of the answer that streams; null while none does. */
   const [abort, setAbort] = useState<AbortController | null>(null);
+  /** Text for screen readers. */
   const [status, setStatus] = useState("");
   const names = models.value?.data.map(({ id }) => id) ?? [];
   const model = settings.model === "" ? (names.at(-1) ?? "") : settings.model;
   const last = turns.at(-1);
-  // The user answers the tool calls of the last answer one after the other; `pending` is the first call without a result.
+  // The user answers the tool calls of the last answer one after the other; `pendingCall` is the first call without a result.
   const answered = new Set(turns.map(({ message }) => message?.tool_call_id));
   const lastCalls = turns.findLast(({ answer }) => answer !== null)?.answer?.calls ?? [];
-  const pending = last === undefined ? undefined : lastCalls.find(({ id }) => id !== null && !answered.has(id));
+  const pendingCall = last === undefined ? undefined : lastCalls.find(({ id }) => id !== null && !answered.has(id));
 
   useEffect(() => () => abort?.abort(), [abort]);
 
@@ -36,12 +39,9 @@ export function PlaygroundPage({ route }: { readonly route: PageRoute }) {
     setError(null);
     setStatus("The answer streams.");
     setTurns([...before, { message: null, answer: EMPTY_ANSWER }]);
-    let request: Partial<ChatCompletionRequest>;
     try {
-      request = playgroundRequest(
-        { ...settings, model },
-        before.map(({ message, answer }) => message ?? answerMessage(answer)),
-      );
+      const messages = before.map(({ message, answer }) => message ?? answerMessage(answer));
+      const request = playgroundRequest({ ...settings, model }, messages);
       await streamAnswer(request, {
         signal: controller.signal,
         onAnswer: (answer) => setTurns([...before, { message: null, answer }]),
@@ -61,9 +61,9 @@ export function PlaygroundPage({ route }: { readonly route: PageRoute }) {
   /** Sends a user message, or the result of the pending tool call. Samples once no call is pending. */
   const sendMessage = (text: string) => {
     const message =
-      pending === undefined ? { role: "user", content: text } : { role: "tool", content: text, tool_call_id: pending.id ?? "" };
+      pendingCall === undefined ? { role: "user", content: text } : { role: "tool", content: text, tool_call_id: pendingCall.id ?? "" };
     const next: readonly Turn[] = [...turns, { message: message as RequestMessage, answer: null }];
-    const isWaiting = pending !== undefined && lastCalls.some(({ id }) => id !== pending.id && !answered.has(id ?? undefined));
+    const isWaiting = pendingCall !== undefined && lastCalls.some(({ id }) => id !== pendingCall.id && !answered.has(id ?? undefined));
     if (isWaiting) setTurns(next);
     else void sample(next);
   };
@@ -112,7 +112,7 @@ export function PlaygroundPage({ route }: { readonly route: PageRoute }) {
           </ol>
           {error && <Problem error={error} />}
           <Composer
-            label={pending === undefined ? "Message" : `Result of ${pending.name}`}
+            label={pendingCall === undefined ? "Message" : `Result of ${pendingCall.name}`}
             isBusy={abort !== null}
             isDisabled={model === ""}
             onSend={sendMessage}
@@ -127,6 +127,7 @@ export function PlaygroundPage({ route }: { readonly route: PageRoute }) {
   );
 }
 
+/** Properties of {@link Composer}. */
 interface ComposerProps {
   readonly label: string;
   readonly isBusy: boolean;

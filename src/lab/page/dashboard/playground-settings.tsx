@@ -1,3 +1,4 @@
+/** Sampling settings of the playground: their fields, and the request that they make. */
 import type { ChatCompletionRequest, RequestMessage } from "../../../base/schema/index.ts";
 import { Select } from "../components/controls.tsx";
 
@@ -34,19 +35,22 @@ export const DEFAULT_SETTINGS: PlaygroundSettings = {
 /** Returns the request for the next answer. @throws Error if the tools are not a JSON array. */
 export function playgroundRequest(settings: PlaygroundSettings, messages: readonly RequestMessage[]): Partial<ChatCompletionRequest> {
   const { model, step, system, temperature, topP, maxTokens, seed, alternatives, tools } = settings;
-  const optional = (name: string, text: string) => (text.trim() === "" ? {} : { [name]: Number(text) });
+  /** Returns the field of a number; none for an empty text, so that the service's default applies. */
+  const numberField = (name: string, text: string) => (text.trim() === "" ? {} : { [name]: Number(text) });
+  const systemMessages = system.trim() === "" ? [] : [{ role: "system", content: system }];
   return {
     model: step.trim() === "" ? model : `${model}:step${step.trim()}`,
-    messages: [...(system.trim() === "" ? [] : [{ role: "system", content: system } as RequestMessage]), ...messages],
-    ...optional("temperature", temperature),
-    ...optional("top_p", topP),
-    ...optional("max_tokens", maxTokens),
-    ...optional("seed", seed),
-    ...optional("top_logprobs", alternatives),
+    messages: [...systemMessages, ...messages],
+    ...numberField("temperature", temperature),
+    ...numberField("top_p", topP),
+    ...numberField("max_tokens", maxTokens),
+    ...numberField("seed", seed),
+    ...numberField("top_logprobs", alternatives),
     ...(tools.trim() === "" ? {} : { tools: parseTools(tools) }),
   };
 }
 
+/** Parses the field of the tools. @throws Error for another text than a JSON array. */
 function parseTools(text: string): NonNullable<ChatCompletionRequest["tools"]> {
   let value: unknown;
   try {
@@ -58,6 +62,7 @@ function parseTools(text: string): NonNullable<ChatCompletionRequest["tools"]> {
   return value as NonNullable<ChatCompletionRequest["tools"]>;
 }
 
+/** Properties of {@link SettingsForm}. */
 interface SettingsFormProps {
   /** Names of the served models. */
   readonly names: readonly string[];
@@ -67,7 +72,7 @@ interface SettingsFormProps {
 
 /** Fields of the sampling settings. */
 export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
-  const number = (
+  const numberInput = (
     name: keyof PlaygroundSettings,
     label: string,
     range: { readonly min?: number; readonly max?: number; readonly step?: number | "any" },
@@ -84,7 +89,7 @@ export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
       />
     </label>
   );
-  const area = (name: keyof PlaygroundSettings, label: string, rows: number, placeholder: string) => (
+  const textArea = (name: keyof PlaygroundSettings, label: string, rows: number, placeholder: string) => (
     <label class="field wide">
       <span>{label}</span>
       <textarea
@@ -103,16 +108,16 @@ export function SettingsForm({ names, settings, onChange }: SettingsFormProps) {
         <span>Model</span>
         <Select options={models} value={settings.model} onChange={(model) => onChange({ ...settings, model, step: "" })} />
       </label>
-      {number("step", "Checkpoint", { min: 0, step: 1 }, "newest")}
-      {number("temperature", "Temperature", { min: 0, max: 2, step: "any" })}
-      {number("topP", "Top p", { min: 0, max: 1, step: "any" })}
-      {number("maxTokens", "Max tokens", { min: 1, step: 1 })}
-      {number("seed", "Seed", { step: 1 }, "random")}
-      {number("alternatives", "Alternatives", { min: 0, max: 20, step: 1 })}
-      {area("system", "System message", 3, "none")}
+      {numberInput("step", "Checkpoint", { min: 0, step: 1 }, "newest")}
+      {numberInput("temperature", "Temperature", { min: 0, max: 2, step: "any" })}
+      {numberInput("topP", "Top p", { min: 0, max: 1, step: "any" })}
+      {numberInput("maxTokens", "Max tokens", { min: 1, step: 1 })}
+      {numberInput("seed", "Seed", { step: 1 }, "random")}
+      {numberInput("alternatives", "Alternatives", { min: 0, max: 20, step: 1 })}
+      {textArea("system", "System message", 3, "none")}
       <details class="wide" open={settings.tools !== ""}>
         <summary>Tools</summary>
-        {area("tools", "JSON array of functions", 5, '[{"type": "function", "function": {"name": "lookup", …}}]')}
+        {textArea("tools", "JSON array of functions", 5, '[{"type": "function", "function": {"name": "lookup", …}}]')}
       </details>
     </form>
   );

@@ -1,3 +1,4 @@
+/** Requests of the dashboard to the service, with the session cookie. */
 import { useEffect, useState } from "preact/hooks";
 import type { ErrorBody } from "../../../base/schema/index.ts";
 
@@ -81,17 +82,16 @@ export function useResource<T>(path: string | null, version: unknown = 0): Resou
     if (path === null) return undefined;
     const abort = new AbortController();
     // An answer to a former path is dropped.
-    const keep = (next: { readonly value: T | undefined; readonly error: Error | null }) => {
+    const setUnlessAborted = (next: { readonly value: T | undefined; readonly error: Error | null }) => {
       if (!abort.signal.aborted) setState({ path, ...next });
     };
     getJson<T>(path, abort.signal).then(
-      (value) => keep({ value, error: null }),
-      (error: Error) => keep({ value: undefined, error }),
+      (value) => setUnlessAborted({ value, error: null }),
+      (error: Error) => setUnlessAborted({ value: undefined, error }),
     );
     return () => abort.abort();
   }, [path, version]);
-  const isCurrent = state.path === path;
   const { value, error } = state;
-  if (!isCurrent) return { value: undefined, error: null, isLoading: path !== null };
+  if (state.path !== path) return { value: undefined, error: null, isLoading: path !== null };
   return { value, error, isLoading: value === undefined && error === null && path !== null };
 }

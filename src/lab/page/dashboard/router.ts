@@ -1,3 +1,4 @@
+/** Places of the dashboard and their addresses, as `#/runs/…?with=…`. */
 import { useEffect, useState } from "preact/hooks";
 
 /** Place in the dashboard, held by the address after `#`, so that a view can be linked and Back works. */

@@ -1,10 +1,12 @@
+/** View of a run that compares the answers of two steps to the same scenarios. */
 import { diffWordsWithSpace } from "diff";
 import { useMemo, useState } from "preact/hooks";
 import type { Page, RunComparison, ScenarioPair, StepSummary, TrajectoryAnswer } from "../../dashboard/api.ts";
+import type { Split } from "../../../run/data.ts";
 import type { DetailData, GroupData, ItemData } from "../../report/page-data.ts";
 import { ToolCallView } from "../components/conversation.tsx";
 import { Select, Pager } from "../components/controls.tsx";
-import { count, rewardText, signed } from "../components/format.ts";
+import { count, rewardText, signClass, signed } from "../components/format.ts";
 import { SplitChoice, StepChoice } from "../components/step-choice.tsx";
 import { type Resource, useResource } from "./requests.ts";
 import { go, goWith, href, type PageRoute } from "./router.ts";
@@ -28,21 +30,19 @@ export function RunAnswers({
   readonly steps: readonly StepSummary[];
   readonly route: PageRoute;
 }) {
-  const wanted = route.query.get("split");
-  const hasEvaluations = steps.filter(({ split }) => split === "eval").length > 1;
-  const split = wanted === "train" || wanted === "eval" ? wanted : hasEvaluations ? "eval" : "train";
-  const own = steps.filter((each) => each.split === split);
-  const stepOf = (name: string) => own.find(({ step }) => `${step}` === route.query.get(name));
-  const [a, b] = [stepOf("a") ?? own[0], stepOf("b") ?? own.at(-1)];
+  const split = splitOf(steps, route);
+  const splitSteps = steps.filter((each) => each.split === split);
+  const stepOf = (name: string) => splitSteps.find(({ step }) => `${step}` === route.query.get(name));
+  const [a, b] = [stepOf("a") ?? splitSteps[0], stepOf("b") ?? splitSteps.at(-1)];
   const [offset, setOffset] = useState(0);
   const base = `/ui/api/runs/${encodeURIComponent(run)}`;
   const query = a && b && `a=${a.step}&b=${b.step}&split=${split}&offset=${offset}&limit=${PAGE_PAIRS}`;
   const pairs = useResource<Page<ScenarioPair>>(query ? `${base}/compare?${query}` : null);
   const isPaired = split === "eval" && a !== undefined && b !== undefined && a !== b;
-  const compared = useResource<RunComparison>(isPaired ? `/ui/api/compare?run=${run}@${a.step}&run=${run}@${b.step}` : null);
+  const comparison = useResource<RunComparison>(isPaired ? `/ui/api/compare?run=${run}@${a.step}&run=${run}@${b.step}` : null);
   const setQuery = (values: Readonly<Record<string, string | number>>) => goWith(route, ["runs", run, "answers"], values);
-  if (a === undefined || b === undefined || own.length < 2) {
-    return <p class="empty">Two steps with trajectories are needed to compare answers; this run has {own.length}.</p>;
+  if (a === undefined || b === undefined || splitSteps.length < 2) {
+    return <p class="empty">Two steps with trajectories are needed to compare answers; this run has {splitSteps.length}.</p>;
   }
   const items = pairs.value?.items ?? [];
   const chosen =
@@ -64,13 +64,13 @@ export function RunAnswers({
             />
           )}
           <span class="pair-steps">
-            <StepChoice steps={own} step={a} label="First step" about={stepText} onChange={({ step }) => setQuery({ a: step })} />
+            <StepChoice steps={splitSteps} step={a} label="First step" about={stepText} onChange={({ step }) => setQuery({ a: step })} />
             <span aria-hidden="true">→</span>
-            <StepChoice steps={own} step={b} label="Second step" about={stepText} onChange={({ step }) => setQuery({ b: step })} />
+            <StepChoice steps={splitSteps} step={b} label="Second step" about={stepText} onChange={({ step }) => setQuery({ b: step })} />
           </span>
         </div>
       </div>
-      {isPaired && <MeanDifference comparison={compared.value} />}
+      {isPaired && <MeanDifference comparison={comparison.value} />}
       <Loaded resource={pairs} what="answers">
         {({ total }) => (
           <div class="split narrow">
@@ -103,6 +103,13 @@ export function RunAnswers({
   );
 }
 
+/** Returns the split that the address names; without one, evaluations if two of them can be compared. */
+function splitOf(steps: readonly StepSummary[], { query }: PageRoute): Split {
+  const chosen = query.get("split");
+  if (chosen === "train" || chosen === "eval") return chosen;
+  return steps.filter(({ split }) => split === "eval").length > 1 ? "eval" : "train";
+}
+
 /** Mean difference of the rewards of two evaluations, with its interval. */
 function MeanDifference({ comparison }: { readonly comparison: RunComparison | undefined }) {
   const difference = comparison?.runs[1]?.difference;
@@ -114,6 +121,7 @@ function MeanDifference({ comparison }: { readonly comparison: RunComparison | u
   );
 }
 
+/** Properties of {@link PairList}. */
 interface PairListProps {
   readonly items: readonly ScenarioPair[];
   readonly chosen: ScenarioPair | undefined;
@@ -122,7 +130,7 @@ interface PairListProps {
 
 /** Scenarios with the rewards of both steps. */
 function PairList({ items, chosen, onChoose }: PairListProps) {
-  const reward = (group: GroupData | null) => (group?.mean === null || group?.mean === undefined ? "–" : rewardText(group.mean));
+  const meanText = (group: GroupData | null) => (typeof group?.mean === "number" ? rewardText(group.mean) : "–");
   return (
     <ul class="pair-list" aria-label="Scenarios">
       {items.map(({ scenario, a, b, difference }) => (
@@ -131,11 +139,9 @@ function PairList({ items, chosen, onChoose }: PairListProps) {
             <span class="name">{scenario}</span>
             <span class="num">
               <span class="hidden">reward </span>
-              {`${reward(a)} → ${reward(b)}`}
+              {`${meanText(a)} → ${meanText(b)}`}
             </span>
-            <span class={`num ${difference === null || difference === 0 ? "" : difference < 0 ? "negative" : "positive"}`}>
-              {difference === null ? "" : signed(difference)}
-            </span>
+            <span class={`num ${signClass(difference ?? 0) ?? ""}`}>{difference === null ? "" : signed(difference)}</span>
           </button>
         </li>
       ))}
@@ -145,17 +151,19 @@ function PairList({ items, chosen, onChoose }: PairListProps) {
 
 /** Two answers to a scenario side by side, turn by turn. */
 function Pair({ base, steps, pair }: { readonly base: string; readonly steps: readonly [number, number]; readonly pair: ScenarioPair }) {
+  /** Index of the compared trajectories in their groups; a shorter group shows its last one. */
   const [index, setIndex] = useState(0);
   const path = (group: GroupData | null, step: number) => {
-    const at = Math.min(index, (group?.trajectories.length ?? 0) - 1);
-    return group === null || at < 0 ? null : `${base}/${step}/trajectories/${group.line}/${at}`;
+    const groupIndex = Math.min(index, (group?.trajectories.length ?? 0) - 1);
+    return group === null || groupIndex < 0 ? null : `${base}/${step}/trajectories/${group.line}/${groupIndex}`;
   };
   const sides = [useResource<TrajectoryAnswer>(path(pair.a, steps[0])), useResource<TrajectoryAnswer>(path(pair.b, steps[1]))] as const;
   const maxTrajectories = Math.max(pair.a?.trajectories.length ?? 0, pair.b?.trajectories.length ?? 0);
   const indices = Array.from({ length: maxTrajectories }, (_, at) => ({ value: `${at}`, label: `${at}` }));
   const [a, b] = [sides[0].value?.trajectory.detail, sides[1].value?.trajectory.detail];
   const turns = useMemo(() => (a && b ? pairTurns(a, b) : []), [a, b]);
-  const context = (a ?? b)?.histories[0]?.filter(({ sampled, role }) => sampled === null && (role === "user" || role === "system")) ?? [];
+  const isContext = ({ sampled, role }: ItemData) => sampled === null && (role === "user" || role === "system");
+  const context = (a ?? b)?.histories[0]?.filter(isContext) ?? [];
   return (
     <article class="pair" aria-label={`Answers to ${pair.scenario}`}>
       <div class="bar">
@@ -192,6 +200,7 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
   );
 }
 
+/** Properties of {@link SideHead}. */
 interface SideHeadProps {
   readonly side: Resource<TrajectoryAnswer>;
   readonly step: number;
@@ -220,20 +229,22 @@ interface Part {
 interface TurnPair {
   readonly a: ItemData | undefined;
   readonly b: ItemData | undefined;
+  /** Text of `a`, with the parts marked that `b` lacks. */
   readonly removed: readonly Part[];
+  /** Text of `b`, with the parts marked that `a` lacks. */
   readonly added: readonly Part[];
 }
 
 /** Pairs the sampled turns and tool results of two conversations by position, and compares their texts word by word. */
 function pairTurns(a: DetailData, b: DetailData): readonly TurnPair[] {
   const answersOf = ({ histories }: DetailData) => histories.flat().filter(({ sampled, role }) => sampled !== null || role === "tool");
-  const [first, second] = [answersOf(a), answersOf(b)];
-  return Array.from({ length: Math.max(first.length, second.length) }, (_, at) => {
-    const [x, y] = [first[at], second[at]];
-    const parts = diffWordsWithSpace(textOf(x), textOf(y));
+  const [answersA, answersB] = [answersOf(a), answersOf(b)];
+  return Array.from({ length: Math.max(answersA.length, answersB.length) }, (_, turn) => {
+    const [turnA, turnB] = [answersA[turn], answersB[turn]];
+    const parts = diffWordsWithSpace(textOf(turnA), textOf(turnB));
     return {
-      a: x,
-      b: y,
+      a: turnA,
+      b: turnB,
       removed: parts.filter(({ added }) => !added).map(({ value, removed }) => ({ text: value, isMarked: removed })),
       added: parts.filter(({ removed }) => !removed).map(({ value, added }) => ({ text: value, isMarked: added })),
     };
@@ -246,6 +257,7 @@ function textOf(item: ItemData | undefined): string {
   return [item.reasoning, item.text].filter(Boolean).join("\n");
 }
 
+/** Properties of {@link Side}. */
 interface SideProps {
   readonly item: ItemData | undefined;
   readonly parts: readonly Part[];

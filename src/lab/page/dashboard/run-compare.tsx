@@ -1,3 +1,4 @@
+/** View of a run that compares it with other runs: rewards and settings. */
 import { useState } from "preact/hooks";
 import type { MeanEstimate, RunComparison, RunSummary } from "../../dashboard/api.ts";
 import { breakable, Scroll, Segmented } from "../components/controls.tsx";
@@ -29,6 +30,7 @@ export function RunCompare({ run, route, live }: { readonly run: string; readonl
   );
 }
 
+/** Row of a run in the comparison. */
 type Compared = RunComparison["runs"][number];
 
 /** Units of the pairs. */
@@ -62,13 +64,16 @@ function PairedRewards({ runs }: { readonly runs: readonly RunSummary[] }) {
     {
       label: "difference",
       class: ({ difference }) => direction(difference),
-      cell: (each) => (isBaseline(each) ? "baseline" : each.difference === null ? "–" : differenceText(each.difference.mean)),
+      cell: (row) => {
+        if (isBaseline(row)) return "baseline";
+        return row.difference === null ? "–" : differenceText(row.difference.mean);
+      },
     },
     {
       label: "95 % interval of the difference",
-      cell: (each) => (isBaseline(each) ? "" : interval(each.difference, differenceText)),
+      cell: (row) => (isBaseline(row) ? "" : interval(row.difference, differenceText)),
     },
-    { label: "pairs", cell: (each) => (isBaseline(each) ? "" : (each.difference?.count ?? 0)) },
+    { label: "pairs", cell: (row) => (isBaseline(row) ? "" : (row.difference?.count ?? 0)) },
   ];
   return (
     <section aria-labelledby="paired-title">
@@ -111,13 +116,14 @@ export function interval(estimate: MeanEstimate | null, text: (value: number) =>
 /** Returns the class of a difference: the sign if the interval excludes 0. */
 function direction(difference: MeanEstimate | null): string | undefined {
   if (difference === null || difference.low === null || difference.high === null) return undefined;
-  return difference.low > 0 ? "positive" : difference.high < 0 ? "negative" : undefined;
+  if (difference.low > 0) return "positive";
+  return difference.high < 0 ? "negative" : undefined;
 }
 
 /** Table of the settings in which the runs differ. */
 function SettingDifferences({ runs }: { readonly runs: readonly RunSummary[] }) {
-  const all = settingChoices(runs);
-  const different = all.filter(({ isDifferent }) => isDifferent);
+  const choices = settingChoices(runs);
+  const different = choices.filter(({ isDifferent }) => isDifferent);
   const columns: Column<SettingChoice>[] = [
     { label: "setting", isHead: true, cell: ({ name }) => name },
     ...runs.map((run) => ({ label: run.name, cell: ({ name }: SettingChoice) => breakable(settingOf(run, name) ?? "–") })),
@@ -132,7 +138,7 @@ function SettingDifferences({ runs }: { readonly runs: readonly RunSummary[] }) 
       )}
       <p class="about">
         {different.length === 0 ? "The runs have no different settings. " : ""}
-        {`${count(all.length - different.length, "setting is", "settings are")} equal in all runs.`}
+        {`${count(choices.length - different.length, "setting is", "settings are")} equal in all runs.`}
       </p>
     </section>
   );

@@ -1,3 +1,4 @@
+/** View of a run that shows the groups of a step as cards, and one of their trajectories. */
 import { useState } from "preact/hooks";
 import type { Page, StepSummary } from "../../dashboard/api.ts";
 import type { GroupData } from "../../report/page-data.ts";
@@ -25,11 +26,12 @@ export function RunGroups({
   readonly route: PageRoute;
 }) {
   // The path is `runs/{run}/groups/{split}/{step}/{line}/{index}`.
-  const [, , , split, number] = route.path;
+  const [, , , split, stepNumber] = route.path;
   const step =
-    steps.find((each) => each.split === split && each.step === Number(number)) ??
+    steps.find((each) => each.split === split && each.step === Number(stepNumber)) ??
     steps.findLast((each) => each.split === "train") ??
     steps.at(-1);
+  /** Index of the first group of the page. */
   const [offset, setOffset] = useState(0);
   const place = placeOf(route.path.slice(3));
   // A step that has grown is requested again.
@@ -63,10 +65,7 @@ export function RunGroups({
               <GroupCards
                 groups={items}
                 isRemote
-                shown={{
-                  group: place === null ? -1 : items.findIndex(({ line }) => line === place.line),
-                  trajectory: place?.index ?? -1,
-                }}
+                shown={{ group: items.findIndex(({ line }) => line === place?.line), trajectory: place?.index ?? -1 }}
                 onOpen={(group, trajectory) => {
                   const line = items[group]?.line;
                   if (line === undefined) return;

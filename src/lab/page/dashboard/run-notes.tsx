@@ -1,3 +1,4 @@
+/** Tags and note of a run, which users edit. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { NotesChange } from "../../../run/data.ts";
 import type { RunSummary } from "../../dashboard/api.ts";
@@ -12,6 +13,7 @@ const MAX_NOTE = 10_000;
 
 /** Tags and note of a run, which can be edited. */
 export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary }) {
+  /** Text of the field for a new tag. */
   const [tag, setTag] = useState("");
   /** Note as edited; null while it is only shown. */
   const [draft, setDraft] = useState<string | null>(null);
@@ -19,6 +21,7 @@ export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary
   const field = useRef<HTMLTextAreaElement>(null);
   // The button that opened the editor is gone, and the focus with it.
   useEffect(() => field.current?.focus(), [draft === null]);
+  /** Sends a change. Returns whether the service accepted it. */
   const save = async (change: NotesChange) => {
     const init = { method: "PATCH", headers: { "content-type": "application/json" }, body: JSON.stringify(change) };
     try {
@@ -40,13 +43,13 @@ export function RunNotes({ run: { id, note, tags } }: { readonly run: RunSummary
   return (
     <div class="notes">
       <form class="tags" aria-label="Tags" onSubmit={submitting(() => void addTag())}>
-        {tags.map((each) => (
-          <span key={each} class="chip">
-            {each}
+        {tags.map((existingTag) => (
+          <span key={existingTag} class="chip">
+            {existingTag}
             <button
               type="button"
-              aria-label={`Remove the tag ${each}`}
-              onClick={() => void save({ tags: tags.filter((other) => other !== each) })}
+              aria-label={`Remove the tag ${existingTag}`}
+              onClick={() => void save({ tags: tags.filter((other) => other !== existingTag) })}
             >
               ×
             </button>

@@ -1,3 +1,4 @@
+/** Page of a run: headline, tabs, and the view that the address names. */
 import { useMemo } from "preact/hooks";
 import type { RunDetails, RunSummary, StepSummary } from "../../dashboard/api.ts";
 import { Curves } from "../components/curves.tsx";
@@ -88,6 +89,7 @@ function showCurrent(tabs: HTMLElement | null): void {
   if (tabs && current) tabs.scrollLeft = current.offsetLeft - tabs.offsetLeft - 40;
 }
 
+/** Properties of {@link RunTop}. */
 interface RunTopProps {
   readonly summary: RunSummary | undefined;
   readonly live: Live;
@@ -125,20 +127,22 @@ function RunTop({ summary, live, run, details }: RunTopProps) {
 /** Curves of the run and of the runs that are drawn into the same charts. */
 function RunCurves({ run, route, live }: { readonly run: string; readonly route: PageRoute; readonly live: Live }) {
   const { metrics, runs, error } = live;
-  const named = useMemo(
+  // The list of runs changes with every new row; the curves depend on the names alone.
+  const names = runs?.map(({ id, name }) => `${id} ${name}`).join("\n");
+  const namedMetrics = useMemo(
     () =>
       metrics?.map((each) => {
-        const found = runs?.find(({ id }) => id === each.run);
-        return { name: metrics.length > 1 ? (found?.name ?? each.run) : (found?.name ?? "run"), metrics: each.metrics };
+        const defaultName = metrics.length > 1 ? each.run : "run";
+        return { name: runs?.find(({ id }) => id === each.run)?.name ?? defaultName, metrics: each.metrics };
       }),
-    [metrics, runs?.map(({ id, name }) => `${id} ${name}`).join("\n")],
+    [metrics, names],
   );
   if (error !== null) return <Problem error={error} />;
-  if (named === undefined) return <p class="empty loading">Loading curves …</p>;
+  if (namedMetrics === undefined) return <p class="empty loading">Loading curves …</p>;
   return (
     <>
       <RunPicker run={run} route={route} live={live} label="Overlay another run" />
-      <Curves runs={named} mark={null} onPick={(step) => go(href(["runs", run, "groups", "train", `${step}`]))} />
+      <Curves runs={namedMetrics} mark={null} onPick={(step) => go(href(["runs", run, "groups", "train", `${step}`]))} />
     </>
   );
 }

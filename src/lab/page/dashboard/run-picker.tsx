@@ -1,3 +1,4 @@
+/** Choice of runs that a view shows together with its own run. */
 import { Select } from "../components/controls.tsx";
 import { rewardText } from "../components/format.ts";
 import { runColor } from "../components/series.ts";
@@ -5,6 +6,7 @@ import { addedRuns } from "./added-runs.ts";
 import type { Live } from "./live.ts";
 import { goWith, type PageRoute } from "./router.ts";
 
+/** Properties of {@link RunPicker}. */
 interface RunPickerProps {
   /** Id of the run that the page is about. */
   readonly run: string;
@@ -18,9 +20,9 @@ interface RunPickerProps {
 export function RunPicker({ run, route, live: { runs = [] }, label }: RunPickerProps) {
   const chosen = addedRuns(route.query, run).filter((id) => runs.some((each) => each.id === id));
   const others = runs.filter(({ id }) => id !== run);
-  const options = others.flatMap(({ id, name, reward }) =>
-    chosen.includes(id) ? [] : [{ value: id, label: `${name}${reward === null ? "" : ` · ${rewardText(reward)}`}` }],
-  );
+  const options = others
+    .filter(({ id }) => !chosen.includes(id))
+    .map(({ id, name, reward }) => ({ value: id, label: reward === null ? name : `${name} · ${rewardText(reward)}` }));
   const setChosen = (ids: readonly string[]) => goWith(route, route.path, { with: ids.join(",") });
   const summaryOf = (id: string) => runs.find((each) => each.id === id);
   if (others.length === 0) return null;

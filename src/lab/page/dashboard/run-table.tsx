@@ -1,3 +1,4 @@
+/** Table of the runs, sortable by its columns. */
 import type { RunSummary } from "../../dashboard/api.ts";
 import { breakable } from "../components/controls.tsx";
 import { number, rewardText } from "../components/format.ts";
@@ -16,11 +17,13 @@ export interface Sorting {
   readonly onSort: (column: RunColumn) => void;
 }
 
+/** Properties of {@link RunTable}. */
 interface RunTableProps {
   readonly runs: readonly RunSummary[];
   /** Names of the settings that are shown as columns. */
   readonly settings: readonly string[];
   readonly sorting: Sorting;
+  /** Ids of the selected runs. */
   readonly selected: readonly string[];
   readonly onToggle: (id: string) => void;
 }
@@ -29,9 +32,10 @@ interface RunTableProps {
 export function RunTable({ runs, settings, sorting, selected, onToggle }: RunTableProps) {
   /** Returns a column with a head that sorts the list; none for an unknown id. */
   const sortableColumn = (id: string, column: Omit<Column<RunSummary>, "label">): Column<RunSummary>[] => {
-    const found = columnOf(id);
-    if (found === undefined) return [];
-    return [{ label: found.label, order: id === sorting.id ? sorting.order : null, onSort: () => sorting.onSort(found), ...column }];
+    const runColumn = columnOf(id);
+    if (runColumn === undefined) return [];
+    const order = id === sorting.id ? sorting.order : null;
+    return [{ label: runColumn.label, order, onSort: () => sorting.onSort(runColumn), ...column }];
   };
   const columns: Column<RunSummary>[] = [
     {

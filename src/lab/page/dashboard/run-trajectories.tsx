@@ -1,7 +1,8 @@
+/** View of a run that lists its trajectories, filtered or found by text, and shows the chosen one. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { StepSummary } from "../../dashboard/api.ts";
 import { Select } from "../components/controls.tsx";
-import { count, rewardText, signed } from "../components/format.ts";
+import { count, rewardText, signClass, signed } from "../components/format.ts";
 import { focusTrajectory } from "../components/trajectory.tsx";
 import { type FoundRows, useFoundRows } from "./found-rows.ts";
 import { type PagedRows, type Segment, usePagedRows } from "./paged-rows.ts";
@@ -10,6 +11,7 @@ import { Problem } from "./status.tsx";
 import { placeOf, TrajectoryPanel, type TrajectoryPlace } from "./trajectory-panel.tsx";
 import { VirtualList } from "./virtual-list.tsx";
 
+/** Height of a row of the list. */
 const ROW_HEIGHT_PX = 28;
 /** Segments of the list while a search shows its own rows. */
 const NO_SEGMENTS: readonly Segment[] = [];
@@ -17,6 +19,7 @@ const NO_SEGMENTS: readonly Segment[] = [];
 const MAX_FOUND = 500;
 /** Milliseconds after the last key press until the active row is opened, so that rows passed by are not loaded. */
 const OPEN_MS = 150;
+/** Columns of the list. */
 const COLUMNS = [
   { name: "step", isNumeric: true },
   { name: "scenario" },
@@ -25,10 +28,12 @@ const COLUMNS = [
   { name: "tokens", isNumeric: true },
   { name: "answer" },
 ];
+/** Choices of the rollouts. */
 const SPLITS = [
   { value: "train", label: "Training" },
   { value: "eval", label: "Evaluation" },
 ];
+/** Choices of the order: a field and a direction, as in the query. */
 const SORTS = [
   { value: "", label: "File order" },
   { value: "reward ascending", label: "Reward, lowest first" },
@@ -37,6 +42,7 @@ const SORTS = [
   { value: "turns descending", label: "Turns, most first" },
 ];
 
+/** Properties of {@link RunTrajectories} and {@link Filters}. */
 interface RunTrajectoriesProps {
   readonly run: string;
   readonly steps: readonly StepSummary[];
@@ -52,15 +58,17 @@ export function RunTrajectories({ run, steps, route }: RunTrajectoriesProps) {
   const found = useFoundRows(run, search);
   const rows: PagedRows = search === "" ? paged : found;
   const shown = place === null ? -1 : rows.indexOf(place);
+  /** Index of the active row; -1 for none. */
   const [active, setActive] = useState(-1);
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  /** Timer that opens the active row. */
+  const openTimer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => {
     if (shown >= 0) setActive(shown);
   }, [shown]);
   useEffect(() => {
     setActive(-1);
     // A row of the former list must not be opened.
-    return () => clearTimeout(timer.current);
+    return () => clearTimeout(openTimer.current);
   }, [key]);
 
   const address = (target: TrajectoryPlace) =>
@@ -70,12 +78,12 @@ export function RunTrajectories({ run, steps, route }: RunTrajectoriesProps) {
     );
   const activate = (index: number, how: "move" | "open") => {
     setActive(index);
-    clearTimeout(timer.current);
+    clearTimeout(openTimer.current);
     const target = rows.row(index);
     if (target === undefined) return;
     if (how === "move") {
       const { hash } = location;
-      timer.current = setTimeout(() => {
+      openTimer.current = setTimeout(() => {
         // Another place may have been opened in the meantime.
         if (location.hash === hash) go(address(target), { isReplaced: true });
       }, OPEN_MS);
@@ -93,7 +101,7 @@ export function RunTrajectories({ run, steps, route }: RunTrajectoriesProps) {
       row.split === "eval" ? `eval ${row.step}` : row.step,
       <span title={row.scenario}>{`${row.scenario} · ${row.index}`}</span>,
       rewardText(row.reward),
-      <span class={row.advantage < 0 ? "negative" : row.advantage > 0 ? "positive" : undefined}>{signed(row.advantage)}</span>,
+      <span class={signClass(row.advantage)}>{signed(row.advantage)}</span>,
       row.tokens,
       <span class="preview">{row.preview}</span>,
     ];
@@ -130,6 +138,7 @@ export function RunTrajectories({ run, steps, route }: RunTrajectoriesProps) {
   );
 }
 
+/** Returns the text about the result of a search. */
 function foundText({ total, isLoading, isComplete }: FoundRows): string {
   if (isLoading) return "Searching …";
   if (total === 0) return "No trajectory has this text.";
@@ -152,14 +161,15 @@ function useFilters(steps: readonly StepSummary[], { query }: PageRoute): Filter
   const key = ["split", "step", "sort", "min", "max", "scenario", "text"].map((name) => query.get(name) ?? "").join("\n");
   return useMemo(() => {
     const [split = "", step = "", sort = "", min = "", max = "", scenario = "", text = ""] = key.split("\n");
-    const wanted = split === "eval" ? "eval" : "train";
-    const own = steps.filter((each) => each.split === wanted && (step === "" || each.step === Number(step)));
-    const segments = own.map((each) => ({ split: each.split, step: each.step, count: each.trajectories ?? 0 }));
-    const selected = { text, split: wanted, ...(step === "" ? {} : { step }), limit: `${MAX_FOUND}` };
-    const search = text === "" ? "" : new URLSearchParams(selected).toString();
+    const listedSplit = split === "eval" ? "eval" : "train";
+    const listedSteps = steps.filter((each) => each.split === listedSplit && (step === "" || each.step === Number(step)));
+    const segments = listedSteps.map((each) => ({ split: each.split, step: each.step, count: each.trajectories ?? 0 }));
+    const searchValues = { text, split: listedSplit, ...(step === "" ? {} : { step }), limit: `${MAX_FOUND}` };
+    const search = text === "" ? "" : new URLSearchParams(searchValues).toString();
+    // Order and bounds are for the rows of one step.
     if (step === "" || text !== "") return { key, segments, query: "", search };
-    const [by, order] = sort.split(" ");
-    const values = { sort: by ?? "", order: order ?? "", min, max, scenario };
+    const [field = "", order = ""] = sort.split(" ");
+    const values = { sort: field, order, min, max, scenario };
     const parts = Object.entries(values).flatMap(([name, value]) => (value === "" ? [] : [`&${name}=${encodeURIComponent(value)}`]));
     return { key, segments, query: parts.join(""), search };
   }, [steps, key]);
@@ -167,19 +177,19 @@ function useFilters(steps: readonly StepSummary[], { query }: PageRoute): Filter
 
 /** Choice of the steps and of a text to search for; of one step also order, range of rewards and scenario. */
 function Filters({ run, steps, route }: RunTrajectoriesProps) {
-  const get = (name: string) => route.query.get(name) ?? "";
+  const valueOf = (name: string) => route.query.get(name) ?? "";
   const setQuery = (values: Readonly<Record<string, string>>) => goWith(route, ["runs", run, "trajectories"], values);
-  const split = get("split") === "eval" ? "eval" : "train";
-  const own = steps.filter((each) => each.split === split);
+  const split = valueOf("split") === "eval" ? "eval" : "train";
+  const splitSteps = steps.filter((each) => each.split === split);
   const choices = [
-    { value: "", label: `All ${own.length} steps` },
-    ...own.map(({ step }) => ({ value: `${step}`, label: `step ${step}` })),
+    { value: "", label: `All ${splitSteps.length} steps` },
+    ...splitSteps.map(({ step }) => ({ value: `${step}`, label: `step ${step}` })),
   ];
   const hasEvaluations = steps.some((each) => each.split === "eval");
   const bound = (name: string, label: string) => (
     <label class="control">
       <span>{label}</span>
-      <input type="number" step="any" value={get(name)} onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })} />
+      <input type="number" step="any" value={valueOf(name)} onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })} />
     </label>
   );
   return (
@@ -187,25 +197,25 @@ function Filters({ run, steps, route }: RunTrajectoriesProps) {
       {hasEvaluations && (
         <Select label="Rollouts of" options={SPLITS} value={split} onChange={(value) => setQuery({ split: value, step: "" })} />
       )}
-      <Select label="Step" options={choices} value={get("step")} onChange={(step) => setQuery({ step })} />
+      <Select label="Step" options={choices} value={valueOf("step")} onChange={(step) => setQuery({ step })} />
       <input
         type="search"
         class="text"
         aria-label="Search texts"
         placeholder="Search texts"
-        value={get("text")}
+        value={valueOf("text")}
         onChange={({ currentTarget }) => setQuery({ text: currentTarget.value })}
       />
-      {get("step") !== "" && get("text") === "" && (
+      {valueOf("step") !== "" && valueOf("text") === "" && (
         <>
-          <Select label="Order" options={SORTS} value={get("sort")} onChange={(sort) => setQuery({ sort })} />
+          <Select label="Order" options={SORTS} value={valueOf("sort")} onChange={(sort) => setQuery({ sort })} />
           {bound("min", "Reward from")}
           {bound("max", "to")}
           <input
             type="search"
             aria-label="Scenario"
             placeholder="Scenario"
-            value={get("scenario")}
+            value={valueOf("scenario")}
             onChange={({ currentTarget }) => setQuery({ scenario: currentTarget.value })}
           />
         </>

@@ -1,8 +1,9 @@
+/** Page of all runs, with filter, order, and columns of settings. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunSummary } from "../../dashboard/api.ts";
 import { Select } from "../components/controls.tsx";
 import { goWith, href, type PageRoute } from "./router.ts";
-import { columnOf, RUN_COLUMNS, settingColumn, settingChoices, sortedRuns } from "./run-columns.ts";
+import { columnOf, RUN_COLUMNS, type SettingChoice, settingColumn, settingChoices, sortedRuns } from "./run-columns.ts";
 import { RunTable, type Sorting } from "./run-table.tsx";
 
 /** List of runs, the last written first unless the address names another order. Selected runs are opened together. */
@@ -17,27 +18,27 @@ export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[]
   const sorting: Sorting = {
     id: column?.id ?? "updated",
     order: column === undefined ? "descending" : order,
-    onSort: ({ id, first }) => {
-      const isAgain = id === sorting.id;
-      setQuery({ sort: id, order: isAgain ? (sorting.order === "ascending" ? "descending" : "ascending") : first });
+    onSort: ({ id, firstOrder }) => {
+      const reversedOrder = sorting.order === "ascending" ? "descending" : "ascending";
+      setQuery({ sort: id, order: id === sorting.id ? reversedOrder : firstOrder });
     },
   };
   const words = text.toLowerCase().split(/\s+/u).filter(Boolean);
   const matching = runs.filter((run) => words.every((word) => searchText(run).includes(word)));
-  const shown = column === undefined ? matching : sortedRuns(matching, column, order);
-  const toggle = (id: string) => setSelected(selected.includes(id) ? selected.filter((each) => each !== id) : [...selected, id]);
-  const [first, ...others] = selected.filter((id) => runs.some((run) => run.id === id));
+  const listed = column === undefined ? matching : sortedRuns(matching, column, order);
+  const toggle = (id: string) => setSelected(toggled(selected, id));
+  const [firstSelected, ...otherSelected] = selected.filter((id) => runs.some((run) => run.id === id));
   return (
     <section aria-labelledby="runs-title">
       <div class="bar">
         <h1 id="runs-title">Runs</h1>
         <div class="controls">
-          {first !== undefined && others.length > 0 && (
+          {firstSelected !== undefined && otherSelected.length > 0 && (
             <>
-              <a class="button primary" href={href(["runs", first], { with: others.join(",") })}>
-                {`Overlay ${others.length + 1} runs`}
+              <a class="button primary" href={href(["runs", firstSelected], { with: otherSelected.join(",") })}>
+                {`Overlay ${otherSelected.length + 1} runs`}
               </a>
-              <a class="button" href={href(["runs", first, "compare"], { with: others.join(",") })}>
+              <a class="button" href={href(["runs", firstSelected, "compare"], { with: otherSelected.join(",") })}>
                 Compare
               </a>
             </>
@@ -65,11 +66,16 @@ export function RunsPage({ runs, route }: { readonly runs: readonly RunSummary[]
           <code>whetstone train</code>, or open a directory with <code>whetstone ui &lt;directory&gt;</code>.
         </p>
       ) : (
-        <RunTable runs={shown} settings={settings} sorting={sorting} selected={selected} onToggle={toggle} />
+        <RunTable runs={listed} settings={settings} sorting={sorting} selected={selected} onToggle={toggle} />
       )}
-      {runs.length > 0 && shown.length === 0 && <p class="empty">{`No run matches “${text}”.`}</p>}
+      {runs.length > 0 && listed.length === 0 && <p class="empty">{`No run matches “${text}”.`}</p>}
     </section>
   );
+}
+
+/** Returns a list without the item if it has the item, else with it. */
+function toggled(items: readonly string[], item: string): string[] {
+  return items.includes(item) ? items.filter((each) => each !== item) : [...items, item];
 }
 
 /** Returns the text of a run that the filter searches. */
@@ -86,8 +92,8 @@ function shownSettings({ query }: PageRoute): string[] {
 function SortChoice({ sorting, settings }: { readonly sorting: Sorting; readonly settings: readonly string[] }) {
   const columns = [...RUN_COLUMNS, ...settings.map(settingColumn)];
   const { id, order, onSort } = sorting;
-  const choose = (wanted: string) => {
-    const column = columns.find((each) => each.id === wanted);
+  const choose = (columnId: string) => {
+    const column = columns.find((each) => each.id === columnId);
     if (column !== undefined) onSort(column);
   };
   return (
@@ -100,8 +106,10 @@ function SortChoice({ sorting, settings }: { readonly sorting: Sorting; readonly
   );
 }
 
+/** Properties of {@link SettingsMenu}. */
 interface SettingsMenuProps {
   readonly runs: readonly RunSummary[];
+  /** Names of the settings that are shown as columns. */
   readonly shown: readonly string[];
   readonly onChange: (names: readonly string[]) => void;
 }
@@ -122,19 +130,16 @@ function SettingsMenu({ runs, shown, onChange }: SettingsMenuProps) {
     menu.current.querySelector("summary")?.focus();
   };
   const choices = settingChoices(runs);
-  const group = (isDifferent: boolean, label: string) => {
-    const own = choices.filter((each) => each.isDifferent === isDifferent);
-    if (own.length === 0) return null;
+  const different = choices.filter(({ isDifferent }) => isDifferent);
+  const equal = choices.filter(({ isDifferent }) => !isDifferent);
+  const group = (label: string, settings: readonly SettingChoice[]) => {
+    if (settings.length === 0) return null;
     return (
       <fieldset>
         <legend>{label}</legend>
-        {own.map(({ name }) => (
+        {settings.map(({ name }) => (
           <label key={name}>
-            <input
-              type="checkbox"
-              checked={shown.includes(name)}
-              onChange={() => onChange(shown.includes(name) ? shown.filter((each) => each !== name) : [...shown, name])}
-            />
+            <input type="checkbox" checked={shown.includes(name)} onChange={() => onChange(toggled(shown, name))} />
             {name}
           </label>
         ))}
@@ -145,8 +150,8 @@ function SettingsMenu({ runs, shown, onChange }: SettingsMenuProps) {
     <details class="menu" ref={menu} onKeyDown={onKeyDown}>
       <summary class="button">{shown.length === 0 ? "Settings" : `Settings (${shown.length})`}</summary>
       <div class="menu-list">
-        {group(true, "Different between runs")}
-        {group(false, "Equal in all runs")}
+        {group("Different between runs", different)}
+        {group("Equal in all runs", equal)}
       </div>
     </details>
   );

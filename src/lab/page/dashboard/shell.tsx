@@ -1,3 +1,4 @@
+/** Frame of the dashboard's pages: navigation, state of the connection, theme. */
 import type { ComponentChildren } from "preact";
 import { ThemeControl } from "../components/theme.tsx";
 import type { Connection } from "./live.ts";
@@ -21,6 +22,7 @@ export function isPlace(name: string): boolean {
 /** Text of each state of the event stream. */
 const CONNECTIONS: Readonly<Record<Connection, string>> = { connecting: "Connecting", live: "Live", lost: "Reconnecting" };
 
+/** Properties of {@link Shell}. */
 interface ShellProps {
   /** First part of the address, such as `runs`. */
   readonly place: string;

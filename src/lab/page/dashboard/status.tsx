@@ -1,3 +1,4 @@
+/** States, errors and waiting lines that the pages of the dashboard share. */
 import type { ComponentChildren } from "preact";
 import type { Column } from "../components/table.tsx";
 import { ago, timeText } from "../components/time.ts";
@@ -26,6 +27,7 @@ export function updatedColumn<Row>(label: string, now: number, time: (row: Row) 
   return { label, kind: "number", class: "num updated", title: (row) => timeText(time(row)), cell: (row) => ago(time(row), now) };
 }
 
+/** Properties of {@link Loaded}. */
 interface LoadedProps<T> {
   readonly resource: Resource<T>;
   /** Name of the contents for the waiting line: `runs`. */

@@ -1,3 +1,4 @@
+/** Trajectory of a run, fetched from the service. */
 import { useState } from "preact/hooks";
 import type { TrajectoryAnswer } from "../../dashboard/api.ts";
 import type { Split } from "../../../run/data.ts";
@@ -21,10 +22,12 @@ export interface TrajectoryPlace {
 export function placeOf([split, step, line, index]: readonly (string | undefined)[]): TrajectoryPlace | null {
   if (split !== "train" && split !== "eval") return null;
   const numbers = [step, line, index].map((part) => (part === undefined || part === "" ? NaN : Number(part)));
-  const [stepNumber = NaN, lineNumber = NaN, indexNumber = NaN] = numbers;
-  return numbers.every((value) => Number.isInteger(value)) ? { split, step: stepNumber, line: lineNumber, index: indexNumber } : null;
+  if (!numbers.every(Number.isInteger)) return null;
+  const [stepNumber = 0, lineNumber = 0, indexNumber = 0] = numbers;
+  return { split, step: stepNumber, line: lineNumber, index: indexNumber };
 }
 
+/** Properties of {@link TrajectoryPanel}. */
 interface TrajectoryPanelProps {
   readonly run: string;
   readonly place: TrajectoryPlace;
@@ -36,16 +39,16 @@ export function TrajectoryPanel({ run, place, onOpen }: TrajectoryPanelProps) {
   const { split, step, line, index } = place;
   const path = `/ui/api/runs/${encodeURIComponent(run)}/steps/${split}/${step}/trajectories/${line}/${index}`;
   const answer = useResource<TrajectoryAnswer>(path);
-  const [chosen, setChosen] = useState<Coloring>(COLORINGS[0]);
+  const [chosenColoring, setChosenColoring] = useState<Coloring>(COLORINGS[0]);
   const detail = answer.value?.trajectory.detail ?? null;
-  const coloring = usableColoring(chosen, detail);
+  const coloring = usableColoring(chosenColoring, detail);
   return (
     <section id="trajectory" aria-labelledby="trajectory-title">
       <div class="bar">
         <h2 id="trajectory-title" tabIndex={-1}>
           Trajectory <span class="which">{`${answer.value?.group.id ?? ""} · ${split} step ${step} · ${index}`}</span>
         </h2>
-        <div class="controls">{detail && <ColoringControl detail={detail} coloring={coloring} onChange={setChosen} />}</div>
+        <div class="controls">{detail && <ColoringControl detail={detail} coloring={coloring} onChange={setChosenColoring} />}</div>
       </div>
       <Loaded resource={answer} what="trajectory">
         {({ group, trajectory }) => (

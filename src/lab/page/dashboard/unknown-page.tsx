@@ -1,3 +1,4 @@
+/** Page for addresses without a place. */
 import { href } from "./router.ts";
 
 /** Page for an address that the dashboard does not have. */

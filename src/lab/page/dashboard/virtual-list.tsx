@@ -1,3 +1,4 @@
+/** List of any number of rows, of which only those near the visible part are in the page. */
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -30,10 +31,11 @@ export interface VirtualListProps {
  */
 export function VirtualList({ label, columns, total, rowHeight, active, anchor, onActivate, onRange, row }: VirtualListProps) {
   const grid = useRef<HTMLDivElement>(null);
-  const [top, setTop] = useState(0);
+  /** Scroll position and height of the list in pixels. */
+  const [scrollTop, setScrollTop] = useState(0);
   const [height, setHeight] = useState(400);
-  const first = Math.max(0, Math.min(Math.floor(top / rowHeight) - OVERSCAN, total - 1));
-  const last = Math.min(total - 1, Math.ceil((top + height) / rowHeight) + OVERSCAN);
+  const firstRow = Math.max(0, Math.min(Math.floor(scrollTop / rowHeight) - OVERSCAN, total - 1));
+  const lastRow = Math.min(total - 1, Math.ceil((scrollTop + height) / rowHeight) + OVERSCAN);
 
   useLayoutEffect(() => {
     const element = grid.current;
@@ -42,7 +44,7 @@ export function VirtualList({ label, columns, total, rowHeight, active, anchor, 
     measure.observe(element);
     return () => measure.disconnect();
   }, []);
-  useLayoutEffect(() => onRange(first, last), [first, last, total, onRange]);
+  useLayoutEffect(() => onRange(firstRow, lastRow), [firstRow, lastRow, total, onRange]);
   useLayoutEffect(() => {
     const element = grid.current;
     if (element === null) return;
@@ -52,19 +54,19 @@ export function VirtualList({ label, columns, total, rowHeight, active, anchor, 
     }
     // The head of the table covers one row at the top.
     const activeTop = active * rowHeight;
-    const visible = element.clientHeight - rowHeight;
+    const visibleHeight = element.clientHeight - rowHeight;
     if (activeTop < element.scrollTop) element.scrollTop = activeTop;
-    else if (activeTop + rowHeight > element.scrollTop + visible) element.scrollTop = activeTop + rowHeight - visible;
+    else if (activeTop + rowHeight > element.scrollTop + visibleHeight) element.scrollTop = activeTop + rowHeight - visibleHeight;
   }, [active, anchor, rowHeight]);
 
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey || total === 0) return;
-    const page = Math.max(1, Math.floor(height / rowHeight) - 2);
+    const pageRows = Math.max(1, Math.floor(height / rowHeight) - 2);
     const moves: Readonly<Record<string, number>> = {
       ArrowDown: active + 1,
       ArrowUp: active - 1,
-      PageDown: active + page,
-      PageUp: active - page,
+      PageDown: active + pageRows,
+      PageUp: active - pageRows,
       Home: 0,
       End: total - 1,
     };
@@ -74,7 +76,7 @@ export function VirtualList({ label, columns, total, rowHeight, active, anchor, 
     else return;
     event.preventDefault();
   };
-  const rows = Array.from({ length: Math.max(0, last - first + 1) }, (_, offset) => first + offset);
+  const rows = Array.from({ length: Math.max(0, lastRow - firstRow + 1) }, (_, offset) => firstRow + offset);
   return (
     <div
       ref={grid}
@@ -83,10 +85,10 @@ export function VirtualList({ label, columns, total, rowHeight, active, anchor, 
       aria-label={label}
       aria-rowcount={total + 1}
       aria-colcount={columns.length}
-      aria-activedescendant={active >= first && active <= last ? `row-${active}` : undefined}
+      aria-activedescendant={active >= firstRow && active <= lastRow ? `row-${active}` : undefined}
       tabIndex={0}
       style={{ "--row-height": `${rowHeight}px` }}
-      onScroll={({ currentTarget }) => setTop(currentTarget.scrollTop)}
+      onScroll={({ currentTarget }) => setScrollTop(currentTarget.scrollTop)}
       onKeyDown={onKeyDown}
     >
       <div role="rowgroup" class="virtual-head">

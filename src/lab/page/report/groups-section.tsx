@@ -1,3 +1,4 @@
+/** Section of the report with the groups of a step. */
 import type { PageData, StepData } from "../../report/page-data.ts";
 import type { Split } from "../../../run/data.ts";
 import { count } from "../components/format.ts";
@@ -45,11 +46,12 @@ function reasonOf({ reason }: StepData): string {
 
 /** Describes the steps in the page, the omitted steps, and the location of their files. */
 function leftOut({ steps, available }: PageData): string {
-  const countHere = (split: Split) => steps.filter((each) => each.split === split).length;
+  const keptSteps = (split: Split) => steps.filter((each) => each.split === split).length;
+  const [keptTrain, keptEvaluations] = [keptSteps("train"), keptSteps("eval")];
   const { train, eval: evaluations } = available;
   const files = [train > 0 && "trajectories/train/", evaluations > 0 && "trajectories/eval/"].filter(Boolean).join(" and ");
-  const kept = `${countHere("train")} of ${count(train, "training step")} and ${countHere("eval")} of ${count(evaluations, "evaluation")}`;
-  const hasAll = countHere("train") === train && countHere("eval") === evaluations;
-  if (hasAll) return `The trajectories of all steps are in this page; the files they come from are in ${files} of the run directory.`;
+  const kept = `${keptTrain} of ${count(train, "training step")} and ${keptEvaluations} of ${count(evaluations, "evaluation")}`;
+  if (keptTrain === train && keptEvaluations === evaluations)
+    return `The trajectories of all steps are in this page; the files they come from are in ${files} of the run directory.`;
   return `This page holds the trajectories of ${kept}: the first, the last, the best, and others evenly spaced. The rest are in ${files} of the run directory; the curves show every step.`;
 }

@@ -1,3 +1,4 @@
+/** Entry of the report's script: the page of one run, drawn from the data in the page. */
 import { render } from "preact";
 import { useMemo } from "preact/hooks";
 import type { PageData } from "../../report/page-data.ts";
@@ -12,13 +13,14 @@ import { nearestStep, showStep, useView } from "./view.ts";
 /** Titles of the sections by the id of their element. */
 const SECTIONS = Object.entries({ curves: "Curves", groups: "Groups", trajectory: "Trajectory", facts: "Run" });
 
-/** Page of a run. */
+/** Page of a run: curves, groups of the current step, current trajectory, facts. */
 function Report({ data }: { readonly data: PageData }) {
   const view = useView(data.steps);
   const step = data.steps[view.step];
   const runs = useMemo(() => [{ name: data.title, metrics: data.metrics }], [data]);
-  const showNearest = (picked: number) => {
-    const nearest = nearestStep(data.steps, picked, step?.split ?? "train");
+  /** Shows the step with trajectories that is nearest to a step of the curves. */
+  const showNearest = (stepNumber: number) => {
+    const nearest = nearestStep(data.steps, stepNumber, step?.split ?? "train");
     if (nearest !== undefined) showStep(nearest);
   };
   const written = ["Page written", `${data.written.slice(0, 19).replace("T", " ")} UTC`] as const;

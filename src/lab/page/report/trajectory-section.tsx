@@ -1,3 +1,4 @@
+/** Section of the report with one trajectory. */
 import { useState } from "preact/hooks";
 import type { PageData } from "../../report/page-data.ts";
 import { type Coloring, COLORINGS } from "../components/coloring.ts";
@@ -7,12 +8,12 @@ import { showTrajectory, type View } from "./view.ts";
 
 /** Section of the trajectory that the address names; contents that were omitted from the page are named by their file and line. */
 export function TrajectorySection({ data, view }: { readonly data: PageData; readonly view: View }) {
-  const [chosen, setChosen] = useState<Coloring>(COLORINGS[0]);
+  const [chosenColoring, setChosenColoring] = useState<Coloring>(COLORINGS[0]);
   const step = data.steps[view.step];
   if (step === undefined) return null;
   const group = step.groups[view.group];
   const trajectory = group?.trajectories[view.trajectory];
-  const coloring = usableColoring(chosen, trajectory?.detail ?? null);
+  const coloring = usableColoring(chosenColoring, trajectory?.detail ?? null);
   const isShown = group !== undefined && trajectory !== undefined;
   return (
     <section id="trajectory" aria-labelledby="trajectory-title">
@@ -20,7 +21,9 @@ export function TrajectorySection({ data, view }: { readonly data: PageData; rea
         <h2 id="trajectory-title" tabIndex={-1}>
           Trajectory {isShown && <span class="which">{`${group.id} · ${view.trajectory}`}</span>}
         </h2>
-        <div class="controls">{isShown && <ColoringControl detail={trajectory.detail} coloring={coloring} onChange={setChosen} />}</div>
+        <div class="controls">
+          {isShown && <ColoringControl detail={trajectory.detail} coloring={coloring} onChange={setChosenColoring} />}
+        </div>
       </div>
       <Siblings
         trajectories={isShown ? group.trajectories : []}

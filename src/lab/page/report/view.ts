@@ -1,9 +1,10 @@
+/** Step, group and trajectory that the report shows, held by the address `#train/12/3/0`. */
 import { useEffect, useState } from "preact/hooks";
 import type { PageData, StepData } from "../../report/page-data.ts";
 
 /**
- * Step, group and trajectory that the page shows, as indexes; -1 for none. The address holds it after `#`, so that a view can be linked and
- * Back works.
+ * Step, group and trajectory that the page shows, as indexes; -1 for none. The address holds them after `#`, so that a view can be linked
+ * and Back works.
  */
 export interface View {
   readonly step: number;
@@ -40,19 +41,20 @@ export function nearestStep(steps: PageData["steps"], step: number, split: StepD
 
 /** Returns the view of an address. If the address names no step of the page, the view is the last training step. */
 function viewAt(steps: PageData["steps"], hash: string): View {
-  const found = /^#(train|eval)\/(\d+)\/(-?\d+)\/(-?\d+)$/.exec(hash);
-  let index = steps.findIndex((each) => each.split === found?.[1] && each.step === Number(found[2]));
-  if (index < 0) index = defaultStep(steps);
+  const [, split, stepNumber, groupText = -1, trajectoryText = -1] = /^#(train|eval)\/(\d+)\/(-?\d+)\/(-?\d+)$/.exec(hash) ?? [];
+  const namedIndex = steps.findIndex((each) => each.split === split && each.step === Number(stepNumber));
+  const index = namedIndex < 0 ? defaultStep(steps) : namedIndex;
   const step = steps[index];
-  let [group, trajectory] = [Number(found?.[3] ?? -1), Number(found?.[4] ?? -1)];
-  if (step !== undefined && !step.groups[group]?.trajectories[trajectory]) [group, trajectory] = firstReadable(step);
-  return { step: index, group, trajectory };
+  const [group, trajectory] = [Number(groupText), Number(trajectoryText)];
+  if (step === undefined || step.groups[group]?.trajectories[trajectory]) return { step: index, group, trajectory };
+  const [readableGroup, readableTrajectory] = firstReadable(step);
+  return { step: index, group: readableGroup, trajectory: readableTrajectory };
 }
 
 /** Returns the index of the last training step; of the last step without one. */
 function defaultStep(steps: PageData["steps"]): number {
-  const train = steps.findLastIndex((each) => each.split === "train");
-  return train < 0 ? steps.length - 1 : train;
+  const lastTrainIndex = steps.findLastIndex((each) => each.split === "train");
+  return lastTrainIndex < 0 ? steps.length - 1 : lastTrainIndex;
 }
 
 /** Returns the indexes of the best trajectory of the first trainable group with contents, otherwise of another group. */
@@ -60,6 +62,6 @@ function firstReadable({ groups }: StepData): [group: number, trajectory: number
   const readable = groups.filter(({ trajectories }) => trajectories.some((each) => each.detail !== null));
   const group = readable.find((each) => each.isTrainable) ?? readable[0] ?? groups.find((each) => each.trajectories.length > 0);
   if (group === undefined) return [-1, -1];
-  const best = Math.max(...group.trajectories.map((each) => each.reward));
-  return [groups.indexOf(group), group.trajectories.findIndex((each) => each.reward === best)];
+  const maxReward = Math.max(...group.trajectories.map((each) => each.reward));
+  return [groups.indexOf(group), group.trajectories.findIndex((each) => each.reward === maxReward)];
 }
