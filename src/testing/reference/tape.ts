@@ -55,7 +55,7 @@ export class Tape {
   #map(x: Matrix, values: Float64Array, derivatives: Float64Array): Matrix {
     const y = createMatrix(x.rows, x.columns, values);
     this.#steps.push(() => {
-      for (const [i, derivative] of derivatives.entries()) x.gradient[i]! += derivative * itemAt(y.gradient, i);
+      for (let i = 0; i < derivatives.length; i++) x.gradient[i]! += itemAt(derivatives, i) * itemAt(y.gradient, i);
     });
     return y;
   }
@@ -102,7 +102,7 @@ export class Tape {
     const row = (i: number) => Math.floor(i / x.columns);
     // Softmax is invariant under subtraction of a constant per row; subtracting the maximum prevents overflow.
     const maxima = new Float64Array(x.rows).fill(-Infinity);
-    for (const [i, value] of x.data.entries()) maxima[row(i)] = Math.max(itemAt(maxima, row(i)), value);
+    for (let i = 0; i < x.data.length; i++) maxima[row(i)] = Math.max(itemAt(maxima, row(i)), itemAt(x.data, i));
     const values = x.data.map((value, i) => Math.exp(value - itemAt(maxima, row(i))));
     const exponentials = this.#map(x, values, values);
     const totals = createMatrix(x.rows, 1);
