@@ -11,5 +11,4 @@ export * from "./ops/linear.ts";
 export * from "./ops/neural.ts";
 export * from "./ops/order.ts";
 export * from "./ops/reduce.ts";
-export { scan } from "./ops/scan.ts";
 export * from "./ops/shape.ts";
