@@ -27,7 +27,7 @@ const MIN_TURN_ROWS = 8;
 /** Weight of the newest measurement in the moving average. */
 const NEWEST = 0.25;
 /** Max ratio of a piece to the largest measured piece. */
-const MAX_GROWTH = 8;
+const MAX_GROWTH = 16;
 
 /**
  * Rate limiter of prefill, based on the measured prefill and decode speed of a model on this machine. Determines how many prompt tokens are
