@@ -25,8 +25,8 @@ export interface AdmittedPrompts {
 
 /**
  * Takes a waiting request off the queue, together with other requests for the same prompt, and with other prompts of the same batch that can
- * be computed at once, up to `maxTokens` tokens: they have the same padded length, and cached prefixes at least as long as that of the first
- * prompt, of which as many blocks are used. Where a place continues one prompt at a time, no cached prefix of at least `minSharedPrefix`
+ * be computed at once, up to `maxTokens` tokens: they have the same padded length, and cached prefixes at least as long as the first prompt's,
+ * of which as many blocks are used. Where a place continues one prompt at a time, no cached prefix of at least `minSharedPrefix`
  * tokens may be left unused. Of prompts that agree in `minSharedPrefix` further tokens only one is taken, if there is a cache: the others
  * find its blocks in it later.
  *

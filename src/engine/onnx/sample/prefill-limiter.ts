@@ -85,7 +85,7 @@ export class PrefillLimiter {
 
 /**
  * Cost of a run as a line, `fixed + perToken · tokens`, fitted by least squares with exponentially decaying weights. The fixed part of a
- * large model's run is as much as that of some 40 tokens: the matrices are read, and rearranged for the products.
+ * large model's run takes as long as some 40 tokens: the runtime reads the matrices and rearranges them for the products.
  */
 class LinearCost {
   /** Weighted sums of 1, x, y, x² and x·y, for x tokens in y milliseconds. */
