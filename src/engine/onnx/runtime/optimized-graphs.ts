@@ -46,6 +46,9 @@ export async function createOptimized(
     const bytes = await readFile(file).catch(() => null);
     if (bytes !== null) optimized.set(key, bytes, bytes.length);
     return session;
+  } catch {
+    // The file cannot be written, such as on a full disk; or the graph is invalid, which this call reports.
+    return await create(graph, options);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

@@ -88,3 +88,15 @@ test("graphs are compiled without a directory for temporary files, and leave non
   expect(levels).toEqual(["all", "all", "disabled"]);
   expect(await readdir(directory)).toEqual([]);
 });
+
+test("a graph is compiled without its optimized form if the runtime cannot write the file", async () => {
+  const { levels, create } = recorder();
+  const full = (graph: Uint8Array, all: InferenceSession.SessionOptions) =>
+    create(graph, all.optimizedModelFilePath === undefined ? all : { ...all, optimizedModelFilePath: "/missing/optimized.onnx" });
+  const graph = serialized(6);
+  await createOptimized(full, graph, options);
+  await createOptimized(create, graph, options);
+  await createOptimized(create, graph, options);
+  expect(levels).toEqual(["all", "all", "all", "disabled"]);
+  await expect(createOptimized(create, new Uint8Array(2 ** 17), options)).rejects.toThrow(/model|protobuf/iu);
+});
