@@ -5,12 +5,12 @@ import { WaitingQueue } from "../../../../src/engine/onnx/sample/queue.ts";
 import { cacheScope, type Request } from "../../../../src/engine/onnx/sample/request.ts";
 import { params } from "./harness.ts";
 
-/** Returns a queue of three prompts of 100 tokens that differ in their last token. */
-function waiting(): WaitingQueue {
+/** Returns a queue of three prompts that differ in their last token. */
+function waiting(length = 100): WaitingQueue {
   const policy = { batchKey: "base", weights: { config: { rope: { kind: "none" } } } } as Request["policy"];
   const queue = new WaitingQueue();
   for (let id = 0; id < 3; id++) {
-    const prompt = Int32Array.from({ length: 100 }, (_, t) => (t === 99 ? id : t));
+    const prompt = Int32Array.from({ length }, (_, t) => (t === length - 1 ? id : t));
     queue.add({
       id,
       policyId: "p",
@@ -65,4 +65,17 @@ test("prompts with the same cached prefix are prefilled together where the place
   expect(admitted(false, 60).known.map((blocks) => blocks.length)).toEqual([3]);
   // The prompts agree in 32 further tokens, which the first one adds to the cache.
   expect(admitted(true, 85).known.map((blocks) => blocks.length)).toEqual([3]);
+});
+
+test("prompts with long cached prefixes are prefilled together up to 4,096 tokens", () => {
+  const admitted = (length: number) => {
+    const queue = waiting(length);
+    const [first] = queue;
+    const prefixes = new PrefixCache(2 ** 20);
+    const memory = { bytes: 1, hold: () => {}, release: () => {} };
+    prefixes.keep(first!.policy, cacheScope(first!), first!.prompt, length, () => ({ memory }));
+    const place = { maxPiece: Infinity, minSharedPrefix: 32, continuesSeveral: true };
+    return admit(queue, first!, prefixes, { room: 8, maxTokens: 1000, place })!.prompts.length;
+  };
+  expect([1300, 2000, 2100].map(admitted)).toEqual([3, 2, 1]);
 });
