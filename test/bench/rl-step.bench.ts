@@ -3,19 +3,21 @@
  * trainer with PEFT on the same cores, one after the other.
  *
  *   npm run bench -- rl-step --base <directory> [--vs trl --python <python>] [--steps 3] [--groups 16] [--size 8] [--tokens 16]
- *     [--rank 16] [--threads 2] [--seed 1] [--reward exact] [--learning-rate 1e-4]
+ *     [--rank 16] [--threads 2] [--seed 1] [--reward exact] [--learning-rate 1e-4] [--weight-precision float32|int8|int4]
+ *     [--rollout-precision float32|int8]
  *
  * Task: addition, "What is x + y? Answer with only the number." Rewards: `exact`, 1 for the exact number plus 0.2 for digits only, or
  * `digits`, the share of digits in the text, a dense reward that rises within ten steps at a learning rate of 3e-4.
  *
  * Both sides start from the directory in Hugging Face layout and see the same problems in the same order, `--groups` per step and `--size`
  * answers of at most `--tokens` tokens to each, sampled at temperature 1. Both train an adapter on every linear layer with alpha twice the
- * rank, at the same learning rate and a gradient norm of at most 1, in float32. A step of the library trains only groups with rewards that
+ * rank, at the same learning rate and a gradient norm of at most 1; TRL in float32, the library in the given number formats. A step of the library trains only groups with rewards that
  * differ; TRL computes the gradient of every answer. `--vs trl` needs a Python with torch, transformers, trl, peft, accelerate and datasets.
  * At 16 groups of 8 answers of 64 tokens, TRL needs more than 24 GB.
  */
 import { parseArgs } from "node:util";
 import type { OnnxEngineOptions } from "../../src/engine/index.ts";
+import type { RolloutPrecision, WeightPrecision } from "../../src/engine/engine-info.ts";
 import type { PhaseUse } from "./resident-memory.ts";
 import { measureInTurn, median, OptionError, printTable, type Variant, whole } from "./support.ts";
 
@@ -89,6 +91,8 @@ export async function run(args: string[]): Promise<void> {
       seed: { type: "string", default: "1" },
       reward: { type: "string", default: "exact" },
       "learning-rate": { type: "string", default: String(SHARED.learningRate) },
+      "weight-precision": { type: "string", default: "float32" },
+      "rollout-precision": { type: "string", default: "float32" },
     },
   });
   const { base, vs, python } = values;
@@ -107,6 +111,10 @@ export async function run(args: string[]): Promise<void> {
     steps,
     rank: whole("rank", values.rank),
     threads: whole("threads", values.threads),
+    precisions: {
+      weightPrecision: values["weight-precision"] as WeightPrecision,
+      rolloutPrecision: values["rollout-precision"] as RolloutPrecision,
+    },
     seed,
     ...SHARED,
     learningRate,
@@ -115,7 +123,9 @@ export async function run(args: string[]): Promise<void> {
   };
   const variants: Variant[] = [{ label: "whetstone", program: new URL("rl-step-library.ts", import.meta.url), input }];
   if (vs === "trl") variants.push({ label: "TRL", program: new URL("trl_step.py", import.meta.url), input, python });
-  console.log(`${steps} RL steps of ${groups} × ${input.size} answers of at most ${input.tokens} tokens, adapter of rank ${input.rank}\n`);
+  console.log(
+    `${steps} RL steps of ${groups} × ${input.size} answers of at most ${input.tokens} tokens, adapter of rank ${input.rank}, weights in ${values["weight-precision"]}, rollouts in ${values["rollout-precision"]}\n`,
+  );
   const results = (await measureInTurn<RlStepResult>(variants, 1)).map(([result]) => result!);
   printTable(
     ["", "step", "s", "CPU s", "tokens", "mean reward"],
