@@ -2,7 +2,7 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { memberText } from "../../../src/service/chat/text/json-members.ts";
-import { SampledIds, SampledIdsByPrincipal } from "../../../src/service/chat/prompt/sampled-ids.ts";
+import { MAX_MEMORIES, SampledIds, SampledIdsByPrincipal } from "../../../src/service/chat/prompt/sampled-ids.ts";
 import { HELLO, joinChoice, readEvents, spelled, tokenizer, useChatServer, type ChatServer, type ChatServerOptions } from "./support.ts";
 
 const KEY = { headers: { authorization: "Bearer one" } };
@@ -169,6 +169,15 @@ describe("the cache of sampled ids", () => {
     const keys = new SampledIdsByPrincipal(1000);
     expect(keys.of({ id: "one" })).toBe(keys.of({ id: "one" }));
     expect(keys.of({ id: "one" })).not.toBe(keys.of({ id: "two" }));
+  });
+  it("is dropped for the principals that were used least recently", () => {
+    const keys = new SampledIdsByPrincipal(1000);
+    const [first, second] = [keys.of({ id: "0" }), keys.of({ id: "1" })];
+    for (let index = 2; index < MAX_MEMORIES; index++) keys.of({ id: String(index) });
+    expect(keys.of({ id: "0" })).toBe(first);
+    keys.of({ id: "another" });
+    expect(keys.of({ id: "0" })).toBe(first);
+    expect(keys.of({ id: "1" })).not.toBe(second);
   });
 });
 

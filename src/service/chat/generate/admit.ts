@@ -22,7 +22,7 @@ export interface ChatLimits {
   readonly maxTopLogprobs?: number | undefined;
   /** Maximum number of stop strings per request; each is searched for after each token. @default 256 */
   readonly maxStopStrings?: number | undefined;
-  /** Memory for sampled ids per API key, in bytes. @default 32 MiB */
+  /** Memory for sampled ids per API key, in bytes, of the 32 keys that sampled last. @default 32 MiB */
   readonly splicingBytesPerKey?: number | undefined;
   /** Whether a request may contain its own chat template, which runs under the same limits as a model's template. @default false */
   readonly trustRequestTemplates?: boolean | undefined;

@@ -6,7 +6,6 @@
  */
 import { createHash, type Hash } from "node:crypto";
 import { Lru } from "../../../base/util/lru.ts";
-import { getOrInsert } from "../../../base/util/values.ts";
 import type { Principal } from "../../http/principal.ts";
 
 /** Ids of a conversation up to and including an assistant turn. */
@@ -99,9 +98,12 @@ function turnEnds(text: string, terminators: readonly string[]): { readonly end:
   return ends.sort((a, b) => a.end - b.end).slice(-MAX_CANDIDATES);
 }
 
-/** Memories of all principals; each is created at the first request of its principal. */
+/** Max memories at once. Of further principals, the memory that was used least recently is dropped. */
+export const MAX_MEMORIES = 32;
+
+/** Memories of the principals that sampled last; each is created at the first request of its principal. */
 export class SampledIdsByPrincipal {
-  readonly #memories = new Map<string, SampledIds>();
+  readonly #memories = new Lru<string, SampledIds>({ maxEntries: MAX_MEMORIES });
   readonly #budgetBytes: number;
 
   /** @param budgetBytes - Size of each memory, in bytes. */
@@ -111,6 +113,10 @@ export class SampledIdsByPrincipal {
 
   /** Returns the memory of a principal. */
   of({ id }: Pick<Principal, "id">): SampledIds {
-    return getOrInsert(this.#memories, id, () => new SampledIds(this.#budgetBytes));
+    const known = this.#memories.get(id);
+    if (known !== undefined) return known;
+    const created = new SampledIds(this.#budgetBytes);
+    this.#memories.set(id, created);
+    return created;
   }
 }
