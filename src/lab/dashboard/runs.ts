@@ -37,8 +37,9 @@ export class Runs {
   #readers = new Map<string, RunReader>();
   readonly #subscribers = new Set<RunSubscriber>();
   readonly #pollMs: number;
-  /** Timer of the next poll. */
+  /** Timer of the next poll; undefined without subscribers, and while a poll runs. */
   #pollTimer: NodeJS.Timeout | undefined;
+  #isPolling = false;
   /** Time of the next search for new runs, in milliseconds of `performance.now()`. */
   #nextScanMs = 0;
 
@@ -77,28 +78,33 @@ export class Runs {
     this.#schedule();
     return () => {
       this.#subscribers.delete(subscriber);
-      if (this.#subscribers.size === 0) clearTimeout(this.#pollTimer);
+      if (this.#subscribers.size > 0) return;
+      clearTimeout(this.#pollTimer);
+      this.#pollTimer = undefined;
     };
   }
 
   /**
-   * Starts a poll after the interval. The next poll starts only after the last one has ended, so that a slow file system is not asked
-   * faster than it answers.
+   * Starts a poll after the interval, if there are subscribers and no poll is scheduled or running: a slow file system is not asked faster
+   * than it answers.
    */
   #schedule(): void {
-    clearTimeout(this.#pollTimer);
-    this.#pollTimer = setTimeout(() => {
-      void this.#poll().finally(() => {
-        if (this.#subscribers.size > 0) this.#schedule();
-      });
-    }, this.#pollMs);
+    if (this.#subscribers.size === 0 || this.#pollTimer !== undefined || this.#isPolling) return;
+    this.#pollTimer = setTimeout(() => void this.#poll(), this.#pollMs);
     this.#pollTimer.unref();
   }
 
-  /** Searches the roots if a search is due; else checks the active runs. */
-  #poll(): Promise<void> {
-    if (performance.now() >= this.#nextScanMs) return this.#scan();
-    return this.#update(this.#active(), { update: (reader) => reader.poll() });
+  /** Searches the roots if a search is due, else checks the active runs; then schedules the next poll. */
+  async #poll(): Promise<void> {
+    this.#pollTimer = undefined;
+    this.#isPolling = true;
+    try {
+      if (performance.now() >= this.#nextScanMs) await this.#scan();
+      else await this.#update(this.#active(), { update: (reader) => reader.poll() });
+    } finally {
+      this.#isPolling = false;
+      this.#schedule();
+    }
   }
 
   /** Returns the runs that each poll checks. */
