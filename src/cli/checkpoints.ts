@@ -20,16 +20,17 @@ const COLUMNS: readonly TableColumn<ModelCheckpoint>[] = [
   { title: "CREATED", cell: ({ createdAt }) => formatTime(createdAt) },
 ];
 
-/** Max steps of a range. */
+/** Max number of steps in a range. */
 const MAX_RANGE = 100_000;
 
 /** Parses a step or a range of steps, `3` or `5-9`, and adds it to the steps of the previous arguments. */
 function parseSteps(text: string, previous: readonly number[] = []): number[] {
   const [, fromText = "", toText = fromText] = /^(\d{1,9})(?:-(\d{1,9}))?$/u.exec(text) ?? [];
   const [from, to] = [Number(fromText), Number(toText)];
-  if (fromText === "" || to < from || to - from > MAX_RANGE)
-    throw new InvalidArgumentError("Expected a step such as 3, or a range such as 5-9.");
-  return [...previous, ...Array.from({ length: to - from + 1 }, (_, index) => from + index)];
+  const count = to - from + 1;
+  if (fromText === "" || count < 1 || count > MAX_RANGE)
+    throw new InvalidArgumentError(`Expected a step such as 3, or a range such as 5-9 of at most ${MAX_RANGE} steps.`);
+  return [...previous, ...Array.from({ length: count }, (_, index) => from + index)];
 }
 
 /** Creates the command `whetstone checkpoints`, which lists, shows and deletes the checkpoints of a model. */
