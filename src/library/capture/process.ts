@@ -50,14 +50,16 @@ export interface EndedProcess {
   readonly stderr: string;
 }
 
-/** Variables of this process that an agent does not inherit: it samples with the key of its session. */
-const WITHHELD_VARIABLES = ["WHETSTONE_API_KEY"];
+/** Variable of this process that an agent does not inherit: it samples with the key of its session. */
+const WITHHELD_VARIABLE = "WHETSTONE_API_KEY";
 /** Names of variables with secret values, which are redacted in the outputs. */
 const SECRET_VARIABLE = /(?:KEY|TOKEN|SECRET|PASSWORD)$/u;
 /** Default of `maxOutput`, in characters. */
 const DEFAULT_MAX_OUTPUT = 65_536;
-/** Time between SIGTERM and SIGKILL for a process tree, and max time between the end of a program and the end of its outputs, in milliseconds. */
-const GRACE_MS = 2000;
+/** Milliseconds between SIGTERM and SIGKILL for a process tree. */
+const KILL_AFTER_MS = 2000;
+/** Max milliseconds between the end of a program and the end of its outputs. */
+const OUTPUT_GRACE_MS = 2000;
 
 /** Returns the variables with which clients of OpenAI and Anthropic, and the coding agents on them, sample a session. */
 export function sessionVariables({ key, urls, model }: Pick<CreatedSessionInfo, "key" | "urls" | "model">): Record<string, string> {
@@ -86,7 +88,7 @@ export interface AgentResult {
 /**
  * Runs an agent on a session until it ends. An abort ends the whole process tree.
  *
- * @param relay - Receives the outputs as they are written. @default not called
+ * @param relay - Receives the outputs as they are written, also keys in them. @default not called
  * @throws AgentProcessError `E_AGENT_PROCESS` if the program does not start, or its reward cannot be read.
  */
 export async function runAgentProcess(
@@ -99,8 +101,8 @@ export async function runAgentProcess(
   if (program === undefined) throw new ArgumentError("Expected `command` to name a program, got an empty list", { param: "command" });
   const scratch = await mkdtemp(join(tmpdir(), "whetstone-agent-"));
   const rewardFile = join(scratch, "reward.json");
-  const env: NodeJS.ProcessEnv = { ...process.env, ...sessionVariables(session), WHETSTONE_REWARD_FILE: rewardFile, ...agent.env };
-  for (const name of WITHHELD_VARIABLES) delete env[name];
+  const { [WITHHELD_VARIABLE]: _, ...inherited } = process.env;
+  const env: NodeJS.ProcessEnv = { ...inherited, ...sessionVariables(session), WHETSTONE_REWARD_FILE: rewardFile, ...agent.env };
   const secrets = Object.entries(env).flatMap(([name, value]) => (SECRET_VARIABLE.test(name) ? [value] : []));
   const redact = createRedactor(secrets);
   try {
@@ -128,7 +130,7 @@ export async function runAgentProcess(
 
 /**
  * Waits for the end of a process and of its outputs, then ends the processes that it left running, which may hold the outputs open: they
- * have {@link GRACE_MS} to write the rest. An abort ends all of them early.
+ * have {@link OUTPUT_GRACE_MS} to write the rest. An abort ends all of them early.
  *
  * @returns Exit code and signal of the process; one of them is null.
  */
@@ -141,7 +143,7 @@ async function waitForEnd(
   let outputTimer: NodeJS.Timeout | undefined;
   const stop = () => {
     endTree(child, "SIGTERM");
-    killTimer = setTimeout(() => endTree(child, "SIGKILL"), GRACE_MS);
+    killTimer = setTimeout(() => endTree(child, "SIGKILL"), KILL_AFTER_MS);
   };
   signal.addEventListener("abort", stop, { once: true });
   const outputsEnd = deferred<void>();
@@ -149,7 +151,7 @@ async function waitForEnd(
   try {
     const ended = (await once(child, "exit")) as [number | null, NodeJS.Signals | null];
     signal.throwIfAborted();
-    outputTimer = setTimeout(() => outputsEnd.resolve(), GRACE_MS);
+    outputTimer = setTimeout(() => outputsEnd.resolve(), OUTPUT_GRACE_MS);
     await abortable(outputsEnd.promise, signal);
     return ended;
   } catch (cause) {
