@@ -23,8 +23,8 @@ export interface GgufVocabulary {
 /**
  * Reads the vocabulary.
  *
- * @throws DataError `E_DATA` naming the key: without tokens, if arrays have different lengths, if two tokens have the same text, or if the
- *   id of a special token is not a token.
+ * @throws DataError `E_DATA` naming the key: without tokens, with fewer types than tokens, if two tokens have the same text, or if the id
+ *   of a special token is not a token. Further types are ignored.
  */
 export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
   const { label } = metadata;

@@ -141,7 +141,7 @@ export const messagesAnswer = z.looseObject({
   /** Extension: text of each sampled token, if the request sets `logprobs`. */
   tokens: z.array(z.string()).optional(),
 });
-/** Answer of `POST /v1/messages` without `stream`. @interface */
+/** Answer of `POST /v1/messages`; of a stream, the message in its first event, without content. @interface */
 export type MessagesAnswer = z.infer<typeof messagesAnswer>;
 
 /** Schema of the answer of `POST /v1/messages/count_tokens`. */

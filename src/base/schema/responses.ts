@@ -127,7 +127,7 @@ export const responsesAnswer = z.looseObject({
   /** Extension: text of each sampled token, if the request sets `logprobs`. */
   tokens: z.array(z.string()).optional(),
 });
-/** Answer of `POST /v1/responses` without `stream`. @interface */
+/** Answer of `POST /v1/responses`; of a stream, the response in its first and last events. @interface */
 export type ResponsesAnswer = z.infer<typeof responsesAnswer>;
 
 /** Schema of {@link ResponsesItemQuery}. */

@@ -1,6 +1,6 @@
-/** Limits of a service and their defaults. */
+/** Limits of a service on requests, memory, jobs, disk space and the age of records, and their defaults. */
 
-/** Limits of a service for request bodies, disk space, memory and the age of records. */
+/** Limits of a service. */
 export interface ServiceLimits {
   /** Max bytes of a JSON body. Most routes have lower limits. @default 64 MiB */
   readonly maxBodyBytes: number;
@@ -37,7 +37,7 @@ export interface ServiceLimits {
   readonly bodyTimeoutMs: number;
   /** Min free bytes on the file system of the data directory. Below it, new work is rejected. 0 = no check. @default 64 MiB */
   readonly minFreeBytes: number;
-  /** Max bytes of local copies of files in an S3 storage. Files in use may take more. An error without such a storage. @default 20 GB */
+  /** Max bytes of local copies of files in an S3 storage. Files in use may take more. Rejected without such a storage. @default 20 GB */
   readonly maxCacheBytes: number;
   /** Max bytes per second, on average, that the daily verification of stored files reads. 0 = no such verification. @default 4 000 000 */
   readonly scrubBytesPerSecond: number;

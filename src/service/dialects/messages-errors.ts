@@ -10,7 +10,10 @@ function isMessagesPath(path: string): boolean {
   return path === "/v1/messages" || path.startsWith("/v1/messages/");
 }
 
-/** Middleware that converts every error response of the Messages routes, also if another middleware created it. */
+/**
+ * Middleware that converts the error responses of the Messages routes from the service's format, also those of other middleware. Responses
+ * in any other format are left as they are.
+ */
 export const messagesErrors: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
   await next();
   const { res } = c;

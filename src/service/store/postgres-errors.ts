@@ -50,14 +50,14 @@ export function isConnectionLoss(error: unknown): boolean {
   return code === null ? CONNECTION_MESSAGES.test(messageOf(error)) : SYSTEM_CODES.has(code);
 }
 
-/** Whether the connection or the server failed, and not the statement. */
+/** Whether the same statement may succeed later: the connection or the server failed, or a time limit was exceeded. */
 function isTransient(error: unknown): boolean {
   const code = codeOf(error) ?? "";
   return isConnectionLoss(error) || TRANSIENT_CLASSES.test(code) || TRANSIENT_CODES.has(code);
 }
 
 /**
- * Returns the error that callers get for an error of the driver: a retryable `E_UNAVAILABLE` for a failure of the connection or the server,
+ * Returns the error that callers get for an error of the driver: a retryable `E_UNAVAILABLE` if the same statement may succeed later,
  * `E_NO_SPACE` for a full disk, `E_ARGUMENT` for text that cannot be stored, and otherwise the error itself.
  *
  * @param where - Server and database for the message, without a password.

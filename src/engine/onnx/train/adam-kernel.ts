@@ -55,6 +55,7 @@ const SPAN_BYTES = 4 * SPAN;
 const OFFSETS = { p: 0, m: SPAN_BYTES, v: 2 * SPAN_BYTES, g: 3 * SPAN_BYTES };
 
 // Instructions by their names in the specification's text format. https://webassembly.github.io/spec/core/binary/instructions.html
+// Numbers are in LEB128. `i32.const` takes its signed form, which equals the unsigned one below 64.
 const unsigned = (value: number): number[] => (value < 128 ? [value] : [(value & 127) | 128, ...unsigned(value >>> 7)]);
 const simd = (opcode: number) => [0xfd, ...unsigned(opcode)];
 const get = (local: number) => [0x20, ...unsigned(local)];
@@ -127,7 +128,7 @@ function moduleBytes(): Uint8Array {
  * p ← p − rate·decay·p − (rate / (1 − β₁ᵗ)) · m / (√v / √(1 − β₂ᵗ) + ε)
  * ```
  *
- * @source Loshchilov and Hutter 2019, arXiv:1711.05101, in the order of operations of torch.optim.AdamW.
+ * @source Loshchilov and Hutter 2019, arXiv:1711.05101; algebraically the update of torch.optim.AdamW.
  */
 export class AdamKernel {
   readonly #update: (bytes: number, ...scalars: number[]) => void;
