@@ -5,7 +5,7 @@ import { adapterNames, type LinearSpec } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { type AttentionLayer, type BatchDims, type ModelInputs, type Projection, rotaryInputs } from "../model/model-inputs.ts";
 import { logits, transformer } from "../model/transformer.ts";
-import { getOrThrow } from "../../../base/util/values.ts";
+import { first, getOrThrow } from "../../../base/util/values.ts";
 
 /** Returns the names of a layer's cache inputs and outputs. */
 export const cacheNames = (layer: number) => ({
@@ -90,26 +90,20 @@ export function distributionOutputs(raw: Value): void {
  */
 function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch }: SamplerDims): Projection {
   const owner = ownersByLayer(graph.input("adapter", [owners], "int64"), isLarge(config));
-  const pick = (name: string, shape: readonly Dim[], index: Value) =>
-    graph.recordOne({
-      op: "Gather",
-      inputs: [graph.input(name, ["adapters", ...shape]), index],
-      attributes: { axis: { int: 0 } },
-      output: { shape: [owners, ...shape] },
-    });
   // Prompts of a large model are computed with several threads, and have a multiple of BLOCK_TOKENS tokens.
-  const group = isLarge(config) && time !== 1 ? GROUP_TOKENS : null;
-  const product = (x: Value, picked: Value) => (owners === batch ? matmul(x, picked) : productOfRows(x, picked, group));
+  const isGrouped = owners !== batch && isLarge(config) && time !== 1;
+  const tokens: readonly Dim[] = isGrouped ? ["groups", GROUP_TOKENS] : [time];
   return (linear, x) => {
     const index = owner(linear, x);
-    const perRow = reshape(x, [batch, time, linear.inputSize]);
+    const perToken = reshape(x, [batch, time, linear.inputSize]);
+    const perRow = isGrouped ? reshape(perToken, [batch, ...tokens, linear.inputSize]) : perToken;
+    const width = linear.parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
     const parts = linear.parts.map(({ outputSize }, part) => {
       const { a, b } = adapterNames(linear, part);
-      const low = product(perRow, pick(a, [linear.inputSize, "rank"], index));
-      return reshape(product(low, pick(b, ["rank", outputSize], index)), [rows, outputSize]);
+      const low = productOfRows(perRow, graph.input(a, ["adapters", linear.inputSize, "rank"]), index, { batch, tokens });
+      return productOfRows(low, graph.input(b, ["adapters", "rank", outputSize]), index, { batch, tokens });
     });
-    const width = linear.parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
-    return join(parts, 1, width);
+    return reshape(join(parts, first(parts).shape.length - 1, width), [rows, width]);
   };
 }
 
@@ -138,21 +132,30 @@ function ownersByLayer(owner: Value, isOrdered: boolean): (linear: LinearSpec, x
 const GROUP_TOKENS = 8;
 
 /**
- * Computes `x[b]·w[b]` for each row `b`, or `x[b]·w[0]` if `w` has a single entry: `[B, T, K]` times `[B or 1, K, N]` gives `[B, T, N]`.
- * Each row is a product of its own, or each group of `group` tokens: the leading dimensions of size 1 keep the runtime from joining them to
- * one product.
+ * Computes `x[b]·w[index[b]]` for each row `b`, with matrices `w` `[adapters, K, N]` and an index `[B]`, or `[1]` for all rows.
+ *
+ * `x` is `[…, B, …tokens, K]`. The result has `N` in place of `K` and, unless the index is declared with the size of the batch, one more
+ * leading dimension of size 1: each row, or each group of its tokens, is then a product of its own, because matrices with more dimensions
+ * than `x` keep the runtime from joining the rows to one product. The index has these dimensions, so the picked matrices need no reshape.
  */
-function productOfRows(x: Value, w: Value, group: number | null): Value {
+function productOfRows(
+  x: Value,
+  w: Value,
+  index: Value,
+  { batch, tokens }: { readonly batch: Dim; readonly tokens: readonly Dim[] },
+): Value {
   const { graph } = x;
-  const [batch, time, depth] = x.shape as [Dim, Dim, Dim];
-  const [owners, inner, width] = w.shape as [Dim, Dim, Dim];
-  const isGrouped = group !== null;
-  const result = graph.recordOne({
-    op: "MatMul",
-    inputs: isGrouped
-      ? [reshape(x, [batch, "groups", group, depth]), reshape(w, [1, 1, owners, 1, inner, width])]
-      : [x, reshape(w, [1, 1, owners, inner, width])],
-    output: { shape: isGrouped ? [1, 1, batch, "groups", group, width] : [1, 1, batch, time, width] },
+  const [, depth, width] = w.shape as [Dim, Dim, Dim];
+  const [owners] = index.shape as [Dim];
+  const isJoined = owners === batch;
+  const leading = isJoined ? [] : x.shape.slice(0, -tokens.length - 1).map(() => 1);
+  const dims = [...leading, owners, ...tokens.slice(1).map(() => 1)];
+  const picked = graph.recordOne({
+    op: "Gather",
+    inputs: [w, isJoined ? index : reshape(index, dims)],
+    attributes: { axis: { int: 0 } },
+    output: { shape: [...dims, depth, width] },
   });
-  return reshape(result, [batch, time, width]);
+  if (isJoined) return matmul(x, picked);
+  return graph.recordOne({ op: "MatMul", inputs: [x, picked], output: { shape: [1, ...x.shape.slice(0, -1), width] } });
 }
