@@ -1,6 +1,7 @@
 /** Adapters of a batch on the processor, stacked so that one product per matrix serves rows with different adapters. */
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
+import { joinTables, tableOf, type Tensor, type Tensors } from "../runtime/program.ts";
 import type { PlacedStack } from "./place.ts";
 import { first, itemAt } from "../../../base/util/values.ts";
 
@@ -42,6 +43,7 @@ export function stackAdapters(
     });
     return { name: parameter.name, shape: [members.length + 1, ...parameter.shape], stack };
   });
+  let tensors: Tensors | null = null;
   return {
     members,
     release: () => {},
@@ -50,10 +52,9 @@ export function stackAdapters(
       // Results of padding rows are not used, so they may have the adapter of the other rows.
       const distinct = new Set(all.filter((entry) => entry > 0));
       const index = BigInt64Array.from(distinct.size === 1 ? distinct : all, BigInt);
-      return {
-        ...Object.fromEntries(stacks.map(({ name, shape, stack }) => [name, new TensorClass("float32", stack, shape)])),
-        adapter: new TensorClass("int64", index, [index.length]),
-      };
+      // Of a large model, these are hundreds of tensors for every token.
+      tensors ??= tableOf(stacks.map(({ name, shape, stack }) => [name, new TensorClass("float32", stack, shape)] as const));
+      return joinTables<Tensor>(tensors, { adapter: new TensorClass("int64", index, [index.length]) });
     },
   };
 }

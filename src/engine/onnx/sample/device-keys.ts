@@ -3,7 +3,7 @@ import { type Dim, Graph, join, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type DeviceMemory, type DeviceTensor, MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import type { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { joinTables, loadRuntime, Program, tableOf, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { KeysRoom } from "./keys-room.ts";
 import { type BatchKeys, type PromptKeys, toCapacity } from "./place.ts";
 import { BLOCK_TOKENS, type KeysMemory, type StoredBlock } from "./prefix-cache.ts";
@@ -29,7 +29,7 @@ function adoptLayers(memory: DeviceMemory, config: ModelConfig, results: Tensors
 
 /** Returns keys and values as the graph inputs of the next run. */
 function pastFeeds(config: ModelConfig, layers: Layers): Tensors {
-  return Object.fromEntries(cachePairs(config).map(({ output, input }) => [input, getOrThrow(layers, output).tensor]));
+  return tableOf(cachePairs(config).map(({ output, input }) => [input, getOrThrow(layers, output).tensor] as const));
 }
 
 function holdAll(layers: Layers): Layers {
@@ -255,11 +255,10 @@ export class DeviceBatchKeys implements BatchKeys {
   async feeds(TensorClass: TensorConstructor, _start: number, rows: number, lengths: Int32Array): Promise<Tensors> {
     await this.#rearrange(rows);
     const lastPositions = Int32Array.from({ length: rows }, (_, row) => lengths[row] ?? 0);
-    return {
-      ...pastFeeds(this.#config, this.#layers!),
+    return joinTables<Tensor>(pastFeeds(this.#config, this.#layers!), {
       last_places: new TensorClass("int32", lastPositions, [rows]),
       total: new TensorClass("int32", Int32Array.of(Math.max(...lastPositions) + 1), [1]),
-    };
+    });
   }
 
   append(results: Tensors): void {

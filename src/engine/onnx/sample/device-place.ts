@@ -9,7 +9,7 @@ import { readAdapterOrWeights } from "../model/state.ts";
 import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { joinTables, loadRuntime, Program, tableOf, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { hasExactAttention } from "./attention-check.ts";
 import { deviceGraph } from "./device-graphs.ts";
 import { DeviceBatchKeys, DevicePromptKeys, gatherer, MIN_DEVICE_WINDOW, paddedRows, residentKeys } from "./device-keys.ts";
@@ -125,7 +125,7 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
       }),
       isPrepared: () => false,
       hasFixedOutputs: true,
-      constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
+      constants: (_TensorClass, { weights, rotary }) => joinTables(weights.feeds(), rotary.feeds()),
     });
   const forward = { float32: forwardOf("float32"), float16: forwardOf("float16") };
   // A model has two graphs that rearrange caches, and one that stacks adapters for each rank and number of adapters.
@@ -186,10 +186,8 @@ class DeviceStack implements PlacedStack {
   async feeds(TensorClass: TensorConstructor, owners: readonly (Adapter | null)[]): Promise<Tensors> {
     const stacks = (this.#stacks ??= await this.#build());
     const index = BigInt64Array.from(owners, (owner) => BigInt(this.members.findIndex((member) => member === owner) + 1));
-    return {
-      ...Object.fromEntries([...stacks].map(([name, { tensor }]) => [name, tensor])),
-      adapter: new TensorClass("int64", index, [owners.length]),
-    };
+    const tensors = tableOf(Array.from(stacks, ([name, { tensor }]) => [name, tensor] as const));
+    return joinTables<Tensor>(tensors, { adapter: new TensorClass("int64", index, [owners.length]) });
   }
 
   release(): void {

@@ -5,7 +5,15 @@ import { tableStart } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
 import type { Graph } from "../graph/index.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type ProgramOptions, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import {
+  joinTables,
+  loadRuntime,
+  Program,
+  type ProgramOptions,
+  type Tensor,
+  type TensorConstructor,
+  type Tensors,
+} from "../runtime/program.ts";
 import { drawFeeds, drawnTokens, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
 import type { PlacedStack, PlacedWeights } from "./place.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
@@ -133,17 +141,15 @@ export class Forward<W extends PlacedWeights> {
     const size = pasts.length;
     const time = tokens.length / size;
     const results = await program.run(
-      {
-        ...this.#place.constants(Tensor, weights),
-        ...(await adapters?.feeds(Tensor, owners)),
-        ...input.feeds,
-        ...(draws ? drawFeeds(Tensor, draws, vocabularySize) : {}),
-        tokens: new Tensor("int64", toInt64(tokens), [size, time]),
-        ...(program.inputNames.includes("positions")
-          ? { positions: new Tensor("int64", toInt64(positionsOf(input, time)), [size, time]) }
-          : {}),
-        ...(program.inputNames.includes("last") ? { last: new Tensor("int64", toInt64(last), [last.length]) } : {}),
-      },
+      joinTables<Tensor>(
+        this.#place.constants(Tensor, weights),
+        (await adapters?.feeds(Tensor, owners)) ?? {},
+        input.feeds,
+        draws ? drawFeeds(Tensor, draws, vocabularySize) : {},
+        { tokens: new Tensor("int64", toInt64(tokens), [size, time]) },
+        program.inputNames.includes("positions") ? { positions: new Tensor("int64", toInt64(positionsOf(input, time)), [size, time]) } : {},
+        program.inputNames.includes("last") ? { last: new Tensor("int64", toInt64(last), [last.length]) } : {},
+      ),
       {
         ...input.fetches,
         ...(kind === "draw" ? {} : { logprobs: null, probs: null, ...(needsLogits ? { logits: null } : {}) }),
