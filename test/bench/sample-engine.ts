@@ -12,7 +12,12 @@ const engine = await createOnnxEngine({
   // The batches have the same prompts, and prefill counts.
   prefixCacheBytes: 0,
 });
-const model = await engine.createModel({ base: "bench", seed: 1, fresh: true });
+const { rank = null } = input;
+const model = await engine.createModel({
+  base: "bench",
+  seed: 1,
+  ...(rank === null ? { fresh: true } : { lora: { rank, alpha: 2 * rank } }),
+});
 const policy = await engine.publish(model);
 let nextSeed = 0;
 

@@ -3,13 +3,16 @@
  * PyTorch's products with the weights alone, an upper bound for any engine. Ratios are to the first of these programs.
  *
  *   npm run bench -- sample [--params tiny|2m|27m|135m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3]
- *     [--vs torch,transformers,products]
+ *     [--lora 16] [--vs torch,transformers,products]
  *
+ * `--lora` samples an adapter of this rank on all linear layers, with PEFT on the side of transformers; the other sides sample the base model.
  * The engine's threads are samplers for a small model and threads inside one operation for a large one; the other programs use threads inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
 import { parseArgs } from "node:util";
+import { writeRandomWeights } from "./random-weights.ts";
 import {
   hasPython,
+  hasWeights,
   measureInTurn,
   median,
   OptionError,
@@ -29,6 +32,8 @@ export interface SampleInput {
   readonly prompt: number;
   readonly tokens: number;
   readonly threads: number;
+  /** Rank of the adapter that is sampled; null = a model without adapter. @default null */
+  readonly rank?: number | null;
   /** Per batch size. */
   readonly seconds: number;
   /** Device of PyTorch. @default "cpu" */
@@ -90,6 +95,7 @@ export interface SampleLine {
 /** Measures sampling for every batch size and engine. The rows of a batch size begin with this engine; its peers follow. */
 export async function measureSampling({ params, rounds, peers, ...settings }: SampleSettings): Promise<SampleLine[]> {
   const { variants, results } = await withShape(params, async (directory) => {
+    if (typeof settings.rank === "number" && !hasWeights(params)) await writeRandomWeights(directory, "F32");
     const input: SampleInput = { directory, ...settings };
     const all: Variant[] = [{ label: "whetstone", program: new URL("sample-engine.ts", import.meta.url), input }];
     for (const { label, program } of peers) all.push({ label, program: new URL(program, import.meta.url), input });
@@ -115,6 +121,7 @@ export async function run(args: string[]): Promise<void> {
       threads: { type: "string", default: "1" },
       rounds: { type: "string", default: "3" },
       seconds: { type: "string", default: "1" },
+      lora: { type: "string" },
       vs: { type: "string" },
     },
   });
@@ -122,12 +129,13 @@ export async function run(args: string[]): Promise<void> {
   const batches = values.batch.split(",").map((text) => whole("batch", text));
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
+  const rank = values.lora === undefined ? null : whole("lora", values.lora);
   await requireContext(params, prompt + tokens);
   const peers = await availablePeers(values.vs?.split(",") ?? []);
   console.log(
-    `Sampling, ${params} parameters, prompt ${prompt}, ${tokens} new tokens, ${threads} threads, ${rounds} rounds in turn, medians\n`,
+    `Sampling, ${params} parameters${rank === null ? "" : `, an adapter of rank ${rank}`}, prompt ${prompt}, ${tokens} new tokens, ${threads} threads, ${rounds} rounds in turn, medians\n`,
   );
-  const lines = await measureSampling({ params, batches, prompt, tokens, threads, seconds, rounds, peers });
+  const lines = await measureSampling({ params, batches, prompt, tokens, threads, rank, seconds, rounds, peers });
   const table = lines.map(({ batch, side, tokensPerSecond, ms, cpuMs }) => {
     const first = lines.find((line) => line.batch === batch && line.side === peers[0]?.label);
     const ratio = first === undefined ? "–" : (tokensPerSecond / first.tokensPerSecond).toFixed(2);

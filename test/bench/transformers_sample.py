@@ -13,6 +13,10 @@ with open(sys.argv[1], encoding="utf-8") as file:
 torch.set_num_threads(given["threads"])
 torch.manual_seed(1)
 model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(given["directory"]), dtype=torch.float32).eval()
+if given.get("rank") is not None:
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(model, LoraConfig(r=given["rank"], lora_alpha=2 * given["rank"], target_modules="all-linear")).eval()
 prompt, tokens = given["prompt"], given["tokens"]
 settings = GenerationConfig(
     do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=tokens, min_new_tokens=tokens, eos_token_id=None, pad_token_id=0
