@@ -1,16 +1,16 @@
-/** Confirmation of commands that delete: `--yes`, or a question on the terminal. */
+/** Confirmation of commands that delete or revoke: `--yes`, or a question on the terminal. */
 import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
 import { encodeLine, isInteractive, logLine } from "../base/util/output.ts";
 import { EXIT_FAILURE, EXIT_USAGE } from "./failure.ts";
 
-/** Option of a command that deletes. */
+/** Option of a command that deletes or revokes. */
 export interface ConfirmOptions {
-  /** Delete without asking. */
+  /** Run without asking. */
   readonly yes?: boolean;
 }
 
-/** Adds the option `--yes` to a command that deletes. */
+/** Adds the option `--yes` to a command that deletes or revokes. */
 export function addConfirmation(command: Command): Command {
   return command.option("-y, --yes", "do not ask for confirmation; required without a terminal");
 }
@@ -24,9 +24,9 @@ export interface Dialog {
 }
 
 /**
- * Asks whether to delete. Any answer but yes makes the exit code of the command 1.
+ * Asks whether to delete or revoke. Any answer but yes makes the exit code of the command 1.
  *
- * @param question - Deletion in the imperative, such as `Delete model demo/reverse with 3 checkpoints`.
+ * @param question - Action in the imperative, such as `Delete model demo/reverse with 3 checkpoints`.
  * @returns true if the answer is yes, or `--yes` was given.
  * @throws CommanderError with exit code 2 if there is neither `--yes` nor a terminal.
  */
@@ -45,7 +45,7 @@ export async function confirm(
   } finally {
     lines.close();
   }
-  logLine("Nothing was deleted");
+  logLine("Nothing was changed");
   process.exitCode = EXIT_FAILURE;
   return false;
 }
