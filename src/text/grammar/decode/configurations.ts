@@ -3,8 +3,9 @@
  * configurations are one object, which caches its successor for each byte, so that most bytes of a text follow a cached transition.
  */
 import { UnsupportedError } from "../../../base/errors.ts";
-import type { Automaton, AutomatonState } from "./automaton.ts";
-import type { InnerTokens, TokenMask } from "./mask.ts";
+import type { Automaton, AutomatonState, ByteEdge } from "./automaton.ts";
+import type { InnerTokens } from "./inner-tokens.ts";
+import type { TokenMask } from "./mask.ts";
 
 /** Loop count in place of any count from `min` on that no single token can bring to `max`: the loop may repeat or end. */
 const FREE = -1;
@@ -45,13 +46,25 @@ export interface Configuration {
   readonly relaxed: Configuration;
   /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
   mask: TokenMask | undefined;
-  /** Tokens inside of the call of a configuration without parents, cached by `maskOf`; undefined until computed. */
+  /**
+   * Configuration to which most bytes lead, and from there back to itself, cached by `maskOf`; null if there is none, undefined until
+   * computed.
+   */
+  base: Configuration | null | undefined;
+  /** Tokens that end inside of the text that follows, if that text is a call, cached by `maskOf`; undefined until computed. */
   inner: InnerTokens | undefined;
   /**
    * Nodes of the vocabulary's tree whose bytes do not lead back to this configuration, in ascending order, cached by `maskOf`; null if too
    * few bytes lead back, undefined until computed.
    */
   loopExits: Int32Array | null | undefined;
+}
+
+/** Bytes from `first` to `last`, both included, with the same successor. */
+export interface Successor {
+  readonly first: number;
+  readonly last: number;
+  readonly next: Configuration;
 }
 
 /** Max states that a text may be in at once, including states that it passes without a byte. */
@@ -121,21 +134,54 @@ export class Configurations {
     if (cached !== undefined) return cached;
     const reached: Point[] = [];
     for (const { state, parent } of from.points) {
-      // A configuration keeps only points whose states have edges.
-      const { edges } = this.#states[state] as Extract<AutomatonState, { kind: "bytes" }>;
-      for (const { first, last, target } of edges) if (byte >= first && byte <= last) reached.push(this.#point(target, 0, parent));
+      for (const { first, last, target } of this.#edges(state))
+        if (byte >= first && byte <= last) reached.push(this.#point(target, 0, parent));
     }
     const next = reached.length === 0 ? null : this.#closure(reached);
     from.next[byte] = next;
     return next;
   }
 
-  /** Returns the configuration of the states of points, without their parents: the text ends where their innermost call ends. */
-  inside(points: readonly Point[]): Configuration {
-    return this.#configuration(
-      points.map(({ state }) => this.#point(state, 0, null)),
-      false,
-    );
+  /**
+   * Returns the successors of a configuration in ascending order of bytes, in as few ranges as possible.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
+   */
+  successors(from: Configuration): readonly Successor[] {
+    // All bytes from one boundary to the next are in the same edges.
+    const boundaries = new Uint8Array(257);
+    for (const { state } of from.points) {
+      for (const { first, last } of this.#edges(state)) {
+        boundaries[first] = 1;
+        boundaries[last + 1] = 1;
+      }
+    }
+    const result: { first: number; last: number; next: Configuration }[] = [];
+    for (let first = boundaries.indexOf(1); first >= 0 && first < 256;) {
+      const next = this.step(from, first);
+      const boundary = boundaries.indexOf(1, first + 1);
+      const end = boundary < 0 ? 256 : boundary;
+      // This fills the cache of `step`.
+      for (let byte = first + 1; byte < end; byte++) from.next[byte] = next;
+      const previous = result.at(-1);
+      if (next !== null && previous?.next === next && previous.last + 1 === first) previous.last = end - 1;
+      else if (next !== null) result.push({ first, last: end - 1, next });
+      first = end;
+    }
+    return result;
+  }
+
+  /**
+   * Returns the configuration of points without `caller` and its parents, null for all parents: the text ends where it would continue at
+   * `caller`, a parent of each of the points.
+   */
+  inside(points: readonly Point[], caller: Point | null): Configuration {
+    return this.#configuration([...new Set(points.map((point) => this.#insideOf(caller, point)))], false);
+  }
+
+  /** Returns a point without `caller` and its parents. */
+  #insideOf(caller: Point | null, { state, count, parent }: Point): Point {
+    return this.#point(state, count, parent === caller || parent === null ? null : this.#insideOf(caller, parent));
   }
 
   /**
@@ -145,6 +191,12 @@ export class Configurations {
    */
   after(parent: Point): Configuration | null {
     return this.#closure([parent]);
+  }
+
+  /** Returns the edges of the state of a configuration's point. */
+  #edges(state: number): readonly ByteEdge[] {
+    // A configuration keeps only points whose states have edges.
+    return (this.#states[state] as Extract<AutomatonState, { kind: "bytes" }>).edges;
   }
 
   /** Returns the point with these properties, created at its first use. */
@@ -251,6 +303,7 @@ export class Configurations {
       next: [],
       relaxed: undefined,
       mask: undefined,
+      base: undefined,
       inner: undefined,
       loopExits: undefined,
     };

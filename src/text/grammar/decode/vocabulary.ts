@@ -1,6 +1,8 @@
 /** Vocabulary as a trie over bytes, in flat arrays so that a walk reads memory in order. */
 
+import { Lru } from "../../../base/util/lru.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
+import type { InnerTokens } from "./inner-tokens.ts";
 
 /** Trie of tokens. Nodes are in preorder: each node precedes its descendants. The root has no node. */
 export interface TokenTree {
@@ -57,6 +59,9 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   };
 }
 
+/** Max bytes of cached tokens inside of calls; those of a string take about 20 KB for 150,000 tokens. */
+const MAX_INNER_BYTES = 16 * 1024 * 1024;
+
 /** Max sets of bytes whose nodes are cached; a full cache is emptied. */
 const MAX_SETS = 64;
 
@@ -71,6 +76,8 @@ export class Vocabulary {
   readonly #bytes: readonly (Uint8Array | null)[];
   /** Results of {@link nodesOutside} by the set of bytes, as a text of 256 digits. */
   readonly #nodesOutside = new Map<string, Int32Array>();
+  /** Results of {@link innerTokens} by the structure of the call; the weights are bytes. */
+  readonly #innerTokens = new Lru<string, InnerTokens>({ maxWeight: MAX_INNER_BYTES });
 
   /** @param tokens - By id, the exact bytes of each token; null or empty for a token that is not text. */
   constructor(tokens: readonly (Uint8Array | null)[]) {
@@ -108,5 +115,19 @@ export class Vocabulary {
       });
       return Int32Array.from(nodes);
     });
+  }
+
+  /**
+   * Returns the tokens inside of a call, computed at its first use: the strings of all grammars have the same structures.
+   *
+   * @param structure - Text that is equal for calls that match the same texts.
+   */
+  innerTokens(structure: string, compute: () => InnerTokens): InnerTokens {
+    const known = this.#innerTokens.get(structure);
+    if (known !== undefined) return known;
+    const computed = compute();
+    const { tokens, exits } = computed;
+    this.#innerTokens.set(structure, computed, structure.length + 4 * (tokens.length + exits.length));
+    return computed;
   }
 }

@@ -1,0 +1,194 @@
+/**
+ * Tokens that end inside of a call. They depend on the state and not on the stack, so they are computed once per set of states, and those
+ * of a string once per vocabulary.
+ *
+ * In a string with excluded values, such as a key other than the names of a schema, most bytes lead to the loop of arbitrary characters. If a
+ * byte leads from two configurations to the same one, the same tokens with this first byte follow both. So the tokens of such a
+ * configuration are those of the loop, except the tokens whose first bytes lead to different configurations.
+ *
+ * @source Guidance AI, "Making Structured Outputs Go Brrr", 2025, for masks of strings that are computed once per vocabulary.
+ */
+import { getOrInsert } from "../../../base/util/values.ts";
+import type { Configuration, Configurations, Point } from "./configurations.ts";
+import type { Vocabulary } from "./vocabulary.ts";
+import { MIN_LOOP_BYTES, Walk } from "./walk.ts";
+
+/** Max stacks of a configuration whose innermost calls are walked separately. */
+const MAX_STACKS = 64;
+/** Max exits of all these calls together, in relation to the nodes of the vocabulary's tree. */
+const MAX_EXIT_SHARE = 4;
+
+/** Max calls around a state in which a loop is looked for. A key is in a call inside of the rule of keys. */
+const MAX_LOOP_CALLS = 3;
+
+/** Max configurations of a structure; a JSON string has about 20. */
+const MAX_STRUCTURE = 64;
+
+/** Tokens that end inside of a call. */
+export interface InnerTokens {
+  /** The tokens, as a mask or, if they are few, as a list of ids. */
+  readonly tokens: Uint32Array | readonly number[];
+  /** Nodes of the vocabulary's tree after which the call may end, in ascending order. */
+  readonly exits: Int32Array;
+}
+
+/**
+ * Returns a text that is equal for configurations of any grammars that the same texts follow: the transitions between all configurations
+ * that they reach, numbered in the order of their bytes. Null if there are more than {@link MAX_STRUCTURE}.
+ */
+function structureOf(start: Configuration, configurations: Configurations): string | null {
+  const numbers = new Map([[start, 0]]);
+  const parts: string[] = [];
+  // The loop reaches configurations that are added meanwhile.
+  for (const from of numbers.keys()) {
+    parts.push(from.canEnd ? "end" : "", from.points.length > 0 ? ":" : ";");
+    for (const { first, last, next } of configurations.successors(from)) {
+      parts.push(`${first}-${last}>${getOrInsert(numbers, next, () => numbers.size)},`);
+      if (numbers.size > MAX_STRUCTURE) return null;
+    }
+  }
+  return parts.join("");
+}
+
+/** Returns the tokens and exits of a walk. */
+function innerTokensOf({ mask, exits }: Walk): InnerTokens {
+  const ids: number[] = [];
+  // A list takes more memory than a mask if it is longer than the mask's words.
+  for (let at = 0; at < mask.length && ids.length <= mask.length; at++) {
+    // Each iteration clears the lowest bit.
+    for (let bits = mask[at]!; bits !== 0; bits &= bits - 1) ids.push(at * 32 + 31 - Math.clz32(bits & -bits));
+  }
+  return { tokens: ids.length > mask.length ? mask : ids, exits: Int32Array.from(exits ?? []) };
+}
+
+/** Computation of the tokens inside of calls for one mask, with bounded work. */
+export class InnerTokenSearch {
+  readonly #configurations: Configurations;
+  readonly #vocabulary: Vocabulary;
+  readonly #maxWork: number;
+  /** Configurations whose tokens are being computed. */
+  readonly #open = new Set<Configuration>();
+
+  /** @param maxWork - Value of `configurations.work` above which the computation fails. */
+  constructor(configurations: Configurations, vocabulary: Vocabulary, maxWork: number) {
+    this.#configurations = configurations;
+    this.#vocabulary = vocabulary;
+    this.#maxWork = maxWork;
+  }
+
+  /**
+   * Returns the tokens inside of the innermost call of each stack, by the point after the call, null for the end of the text; null if there
+   * are too many stacks or exits.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous.
+   */
+  innermostCalls({ points }: Configuration): ReadonlyMap<Point | null, InnerTokens> | null {
+    const byCaller = this.#byCaller(points);
+    if (byCaller === null) return null;
+    const calls = new Map<Point | null, InnerTokens>();
+    let exitCount = 0;
+    for (const [caller, group] of byCaller) {
+      const inner = this.#tokensOf(this.#configurations.inside(group, caller));
+      calls.set(caller, inner);
+      exitCount += inner.exits.length;
+    }
+    return exitCount > MAX_EXIT_SHARE * this.#vocabulary.tree.bytes.length ? null : calls;
+  }
+
+  /** Returns points by the point after the call to walk separately, null for the end of the text; null if there are too many stacks. */
+  #byCaller(points: readonly Point[]): ReadonlyMap<Point | null, readonly Point[]> | null {
+    const byParent = new Map<Point | null, Point[]>();
+    for (const point of points) getOrInsert(byParent, point.parent, () => []).push(point);
+    if (byParent.size > MAX_STACKS) return null;
+    const byCaller = new Map<Point | null, Point[]>();
+    for (const [parent, group] of byParent) getOrInsert(byCaller, this.#callerOf(group, parent), () => []).push(...group);
+    return byCaller;
+  }
+
+  /**
+   * Returns the point after the call to walk separately for points with this parent. This is the innermost call, except in a loop such as
+   * that of a string's characters, whose body may be a call: the call that contains the loop and the text after it, so that the call ends
+   * after few tokens.
+   */
+  #callerOf(group: readonly Point[], parent: Point | null): Point | null {
+    let caller = parent;
+    for (let calls = 0; calls < MAX_LOOP_CALLS; calls++) {
+      const base = this.#baseOf(this.#configurations.inside(group, caller));
+      if (base !== null && !base.canEnd) return caller;
+      if (caller === null) break;
+      caller = caller.parent;
+    }
+    return parent;
+  }
+
+  /** Returns the tokens that end inside of the text that follows a configuration. Computed once per configuration. */
+  #tokensOf(inside: Configuration): InnerTokens {
+    if (inside.inner !== undefined) return inside.inner;
+    // Calls in a cycle would need the tokens of each other.
+    if (this.#open.has(inside)) return this.#walked(inside);
+    this.#open.add(inside);
+    inside.inner = this.#compute(inside);
+    this.#open.delete(inside);
+    return inside.inner;
+  }
+
+  #compute(inside: Configuration): InnerTokens {
+    const base = this.#baseOf(inside);
+    if (base === null) return this.#walked(inside);
+    if (base !== inside) return this.#computedLike(inside, base);
+    const callers = this.#byCaller(inside.points);
+    if (callers === null || [...callers.keys()].some((caller) => caller !== null)) return this.#composed(inside);
+    const structure = structureOf(inside, this.#configurations);
+    return structure === null ? this.#walked(inside) : this.#vocabulary.innerTokens(structure, () => this.#walked(inside));
+  }
+
+  /**
+   * Returns the configuration to which most bytes lead from `from`, and from there back to itself, such as that of the characters of a
+   * string; null if there is none. Computed once per configuration.
+   */
+  #baseOf(from: Configuration): Configuration | null {
+    if (from.base === undefined) from.base = this.#findBase(from);
+    return from.base;
+  }
+
+  #findBase(from: Configuration): Configuration | null {
+    const successors = this.#configurations.successors(from);
+    // This avoids the steps below for texts and numbers.
+    const total = successors.reduce((sum, { first, last }) => sum + last - first + 1, 0);
+    if (total < MIN_LOOP_BYTES) return null;
+    const byteCounts = new Map<Configuration, number>();
+    for (const { first, last, next } of successors) {
+      // One byte of the range is enough, because the tokens do not depend on the choice.
+      if (this.#configurations.step(next, first) === next) byteCounts.set(next, (byteCounts.get(next) ?? 0) + last - first + 1);
+    }
+    const [best] = [...byteCounts].sort(([, a], [, b]) => b - a);
+    return best === undefined || best[1] < MIN_LOOP_BYTES ? null : best[0];
+  }
+
+  #walked(inside: Configuration): InnerTokens {
+    const walk = this.#walk();
+    walk.addAll(inside);
+    return innerTokensOf(walk);
+  }
+
+  #computedLike(inside: Configuration, base: Configuration): InnerTokens {
+    const walk = this.#walk();
+    walk.addLike(inside, base, this.#tokensOf(base));
+    return innerTokensOf(walk);
+  }
+
+  /** Computes the tokens of a configuration inside of calls from those that end inside of the innermost calls. */
+  #composed(inside: Configuration): InnerTokens {
+    const calls = this.innermostCalls(inside);
+    if (calls === null) return this.#walked(inside);
+    const walk = this.#walk();
+    for (const [caller, inner] of calls) walk.addCall(caller, inner);
+    const { tokens, exits } = innerTokensOf(walk);
+    // Several calls may have the same exits.
+    return { tokens, exits: Int32Array.from(new Set(exits)).sort() };
+  }
+
+  #walk(): Walk {
+    return new Walk(this.#configurations, this.#vocabulary, this.#maxWork, "inner");
+  }
+}
