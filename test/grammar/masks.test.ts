@@ -4,7 +4,8 @@ import { describe, expect, it } from "vitest";
 import { GrammarBuilder } from "../../src/text/grammar/expression.ts";
 import { SchemaCompiler } from "../../src/text/grammar/compile/schema/compiler.ts";
 import { compileGrammar } from "../../src/text/grammar/decode/automaton.ts";
-import { Configurations, type Configuration } from "../../src/text/grammar/decode/configurations.ts";
+import type { Configuration } from "../../src/text/grammar/decode/configuration.ts";
+import { Configurations } from "../../src/text/grammar/decode/configurations.ts";
 import { maskOf } from "../../src/text/grammar/decode/mask.ts";
 import { Vocabulary } from "../../src/text/grammar/decode/vocabulary.ts";
 

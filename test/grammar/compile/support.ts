@@ -1,7 +1,8 @@
 /** Test helpers for grammars: check texts, and generate texts. */
 import { GrammarBuilder, type Expression, type Grammar } from "../../../src/text/grammar/expression.ts";
 import { compileGrammar, type AutomatonState } from "../../../src/text/grammar/decode/automaton.ts";
-import { Configurations, type Configuration } from "../../../src/text/grammar/decode/configurations.ts";
+import type { Configuration } from "../../../src/text/grammar/decode/configuration.ts";
+import { Configurations } from "../../../src/text/grammar/decode/configurations.ts";
 import { SchemaCompiler, type JsonTextOptions } from "../../../src/text/grammar/compile/schema/compiler.ts";
 
 /** Language of a grammar. */

@@ -53,8 +53,8 @@ const EMPTY_RANGE: ByteRange = [1, 0];
 
 /** Returns equal keys for equal edges. Most states have one edge, whose key is a number: texts of a grammar have a state for each byte. */
 function keyOf(edges: readonly ByteEdge[]): number | string {
-  const [edge, ...others] = edges;
-  if (edge !== undefined && others.length === 0) return (edge.target * 256 + edge.first) * 256 + edge.last;
+  const [edge] = edges;
+  if (edge !== undefined && edges.length === 1) return (edge.target * 256 + edge.first) * 256 + edge.last;
   return edges.map(({ first, last, target }) => `${first}-${last}>${target}`).join();
 }
 

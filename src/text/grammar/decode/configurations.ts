@@ -4,71 +4,13 @@
  */
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { Automaton, AutomatonState, ByteEdge } from "./automaton.ts";
-import type { InnerTokens } from "./inner-tokens.ts";
-import type { TokenMask } from "./mask.ts";
-
-/** Loop count in place of any count from `min` on that no single token can bring to `max`: the loop may repeat or end. */
-const FREE = -1;
-/** Loop count in place of any count that no single token can bring to `min`: the loop must repeat. */
-const FAR = -2;
-
-/** State of the automaton with its stack. Equal points are one object. */
-export interface Point {
-  readonly id: number;
-  /** Number of the state. */
-  readonly state: number;
-  /** Number of finished repetitions if the state is a loop, {@link FREE} or {@link FAR}; 0 for other states. */
-  readonly count: number;
-  /** Point to continue at when the innermost call or loop body ends; null outside of calls and loops. */
-  readonly parent: Point | null;
-  /** Equivalent point for the next token: merges loop counts that no single token can bring to a bound. */
-  readonly relaxed: Point;
-  /** Points with this parent, by count and state; null before the first. Valid only if `era` is the present one. */
-  children: Map<number, Point> | null;
-  /** Number of emptied caches when `children` was created. */
-  era: number;
-  /** Number of the last closure (see `Configurations`) that has visited the point; 0 before the first. */
-  lastClosure: number;
-}
-
-/** Set of points that a text may be at. */
-export interface Configuration {
-  /** Points at which a byte can follow, by id. */
-  readonly points: readonly Point[];
-  /** Whether the text may end here. */
-  readonly canEnd: boolean;
-  /** Successor by byte; null if no text continues with the byte, absent if not computed yet. */
-  readonly next: (Configuration | null | undefined)[];
-  /**
-   * Configuration of the relaxed points: the same tokens can follow it. Texts that differ only in loop counts share it, and with it the
-   * mask.
-   */
-  readonly relaxed: Configuration;
-  /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
-  mask: TokenMask | undefined;
-  /**
-   * Configuration to which most bytes lead, and from there back to itself, cached by `maskOf`; null if there is none, undefined until
-   * computed.
-   */
-  base: Configuration | null | undefined;
-  /** Tokens that end inside of the text that follows, if that text is a call, cached by `maskOf`; undefined until computed. */
-  inner: InnerTokens | undefined;
-  /**
-   * Nodes of the vocabulary's tree whose bytes do not lead back to this configuration, in ascending order, cached by `maskOf`; null if too
-   * few bytes lead back, undefined until computed.
-   */
-  loopExits: Int32Array | null | undefined;
-}
-
-/** Bytes from `first` to `last`, both included, with the same successor. */
-export interface Successor {
-  readonly first: number;
-  readonly last: number;
-  readonly next: Configuration;
-}
+import { FAR, FREE, type Configuration, type Point, type Successor } from "./configuration.ts";
 
 /** Max states that a text may be in at once, including states that it passes without a byte. */
 const MAX_STATES = 8192;
+
+/** Max ranges of bytes in which the range of a byte is searched one by one. */
+const MAX_SCANNED = 8;
 
 /** Max cached configurations. A full cache is emptied; configurations in use stay valid. */
 const MAX_CACHED = 4000;
@@ -80,9 +22,35 @@ export function tooAmbiguous(): UnsupportedError {
 
 /** Returns equal keys for equal configurations. Most have one point, and a number as key. */
 function keyOf(points: readonly Point[], canEnd: boolean): number | string {
-  const [point, ...others] = points;
-  if (point !== undefined && others.length === 0) return canEnd ? -1 - point.id : point.id;
+  const [point] = points;
+  if (point !== undefined && points.length === 1) return canEnd ? -1 - point.id : point.id;
   return `${canEnd ? "." : ""}${points.map(({ id }) => id).join()}`;
+}
+
+/** Max points that are sorted by insertion, which needs no memory. */
+const MAX_INSERTED = 64;
+
+/** Sorts points by id. */
+function sortById(points: Point[]): void {
+  if (points.length > MAX_INSERTED) points.sort((a, b) => a.id - b.id);
+  else {
+    for (let end = 1; end < points.length; end++) {
+      const point = points[end]!;
+      let at = end;
+      for (; at > 0 && points[at - 1]!.id > point.id; at--) points[at] = points[at - 1]!;
+      points[at] = point;
+    }
+  }
+}
+
+/** Inserts a number into an ascending list without duplicates. */
+function insertSorted(sorted: number[], value: number): void {
+  let at = sorted.length;
+  while (at > 0 && sorted[at - 1]! > value) at--;
+  if (sorted[at - 1] === value) return;
+  sorted.push(value);
+  sorted.copyWithin(at + 1, at, sorted.length - 1);
+  sorted[at] = value;
 }
 
 /** Configurations of one grammar, computed on demand. */
@@ -130,16 +98,54 @@ export class Configurations {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
    */
   step(from: Configuration, byte: number): Configuration | null {
-    const cached = from.next[byte];
+    const starts = this.#startsOf(from);
+    let range = -1;
+    if (starts.length <= MAX_SCANNED) while (range + 1 < starts.length && starts[range + 1]! <= byte) range++;
+    else {
+      let end = starts.length;
+      while (range + 1 < end) {
+        const middle = (range + 1 + end) >>> 1;
+        if (starts[middle]! <= byte) range = middle;
+        else end = middle;
+      }
+    }
+    return range < 0 ? null : this.#nextOf(from, range, byte);
+  }
+
+  /** Returns the first bytes of the ranges of a configuration; see {@link Configuration.starts}. */
+  #startsOf(from: Configuration): readonly number[] {
+    if (from.starts !== undefined) return from.starts;
+    const starts: number[] = [];
+    for (const { state } of from.points) {
+      for (const { first, last } of this.#edges(state)) {
+        insertSorted(starts, first);
+        insertSorted(starts, last + 1);
+      }
+    }
+    // The copy has no reserved memory.
+    from.starts = starts.slice();
+    from.next = starts.map(() => undefined);
+    return from.starts;
+  }
+
+  /** Returns the successor by a range, of which `byte` is any byte. */
+  #nextOf(from: Configuration, range: number, byte: number): Configuration | null {
+    const cached = from.next[range];
     if (cached !== undefined) return cached;
     const reached: Point[] = [];
-    for (const { state, parent } of from.points) {
+    for (const { state, parent } of from.points)
       for (const { first, last, target } of this.#edges(state))
         if (byte >= first && byte <= last) reached.push(this.#point(target, 0, parent));
-    }
     const next = reached.length === 0 ? null : this.#closure(reached);
-    from.next[byte] = next;
+    from.next[range] = next;
     return next;
+  }
+
+  /** Returns an upper bound of the number of bytes that can follow a configuration. */
+  maxByteCount({ points }: Configuration): number {
+    let count = 0;
+    for (const { state } of points) for (const { first, last } of this.#edges(state)) count += last - first + 1;
+    return count;
   }
 
   /**
@@ -148,25 +154,15 @@ export class Configurations {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
    */
   successors(from: Configuration): readonly Successor[] {
-    // All bytes from one boundary to the next are in the same edges.
-    const boundaries = new Uint8Array(257);
-    for (const { state } of from.points) {
-      for (const { first, last } of this.#edges(state)) {
-        boundaries[first] = 1;
-        boundaries[last + 1] = 1;
-      }
-    }
     const result: { first: number; last: number; next: Configuration }[] = [];
-    for (let first = boundaries.indexOf(1); first >= 0 && first < 256;) {
-      const next = this.step(from, first);
-      const boundary = boundaries.indexOf(1, first + 1);
-      const end = boundary < 0 ? 256 : boundary;
-      // This fills the cache of `step`.
-      for (let byte = first + 1; byte < end; byte++) from.next[byte] = next;
+    const starts = this.#startsOf(from);
+    // No edge contains the last range.
+    for (let range = 0; range + 1 < starts.length; range++) {
+      const [first, last] = [starts[range]!, starts[range + 1]! - 1];
+      const next = this.#nextOf(from, range, first);
       const previous = result.at(-1);
-      if (next !== null && previous?.next === next && previous.last + 1 === first) previous.last = end - 1;
-      else if (next !== null) result.push({ first, last: end - 1, next });
-      first = end;
+      if (next !== null && previous?.next === next && previous.last + 1 === first) previous.last = last;
+      else if (next !== null) result.push({ first, last, next });
     }
     return result;
   }
@@ -243,11 +239,12 @@ export class Configurations {
 
   /**
    * Returns the configuration of all points that are reached from some points without a byte; null if it has none and the text cannot end.
+   *
+   * @param stack - The points; the list is empty afterwards.
    */
-  #closure(from: readonly Point[]): Configuration | null {
+  #closure(stack: Point[]): Configuration | null {
     this.#closures++;
     let visited = 0;
-    const stack = [...from];
     const points: Point[] = [];
     let canEnd = false;
     for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
@@ -288,7 +285,7 @@ export class Configurations {
 
   /** Returns the configuration of these points, created at its first use. */
   #configuration(points: Point[], canEnd: boolean): Configuration {
-    points.sort((a, b) => a.id - b.id);
+    sortById(points);
     const key = keyOf(points, canEnd);
     const existing = this.#known.get(key);
     if (existing !== undefined) return existing;
@@ -298,8 +295,10 @@ export class Configurations {
       this.#era++;
     }
     const created: { -readonly [K in keyof Configuration]: Configuration[K] | undefined } = {
-      points,
+      // The copy has no reserved memory.
+      points: points.slice(),
       canEnd,
+      starts: undefined,
       next: [],
       relaxed: undefined,
       mask: undefined,
@@ -308,9 +307,10 @@ export class Configurations {
       loopExits: undefined,
     };
     this.#known.set(key, created as Configuration);
-    const relaxedPoints = [...new Set(points.map((point) => point.relaxed))];
-    const isRelaxed = relaxedPoints.length === points.length && relaxedPoints.every((point, at) => point === points[at]);
-    created.relaxed = isRelaxed ? (created as Configuration) : this.#configuration(relaxedPoints, canEnd);
+    const isRelaxed = points.every((point) => point.relaxed === point);
+    created.relaxed = isRelaxed
+      ? (created as Configuration)
+      : this.#configuration([...new Set(points.map((point) => point.relaxed))], canEnd);
     return created as Configuration;
   }
 }

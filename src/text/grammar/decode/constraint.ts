@@ -2,7 +2,8 @@
  * Applies a grammar to the sampling of one text: the sampler masks the logits with `masked`, samples a token, and reports it with `record`.
  */
 import { EngineError } from "../../../base/errors.ts";
-import type { Configuration, Configurations } from "./configurations.ts";
+import type { Configuration } from "./configuration.ts";
+import type { Configurations } from "./configurations.ts";
 import { maskOf } from "./mask.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 

@@ -9,8 +9,10 @@
  * @source Guidance AI, "Making Structured Outputs Go Brrr", 2025, for masks of strings that are computed once per vocabulary.
  */
 import { getOrInsert } from "../../../base/util/values.ts";
-import type { Configuration, Configurations, Point } from "./configurations.ts";
+import type { Configuration, Point } from "./configuration.ts";
+import type { Configurations } from "./configurations.ts";
 import type { Vocabulary } from "./vocabulary.ts";
+import { countTokens } from "./token-count.ts";
 import { MIN_LOOP_BYTES, Walk } from "./walk.ts";
 
 /** Max stacks of a configuration whose innermost calls are walked separately. */
@@ -27,7 +29,7 @@ const MAX_STRUCTURE = 64;
 /** Tokens that end inside of a call. */
 export interface InnerTokens {
   /** The tokens, as a mask or, if they are few, as a list of ids. */
-  readonly tokens: Uint32Array | readonly number[];
+  readonly tokens: Uint32Array | Int32Array;
   /** Nodes of the vocabulary's tree after which the call may end, in ascending order. */
   readonly exits: Int32Array;
 }
@@ -52,13 +54,20 @@ function structureOf(start: Configuration, configurations: Configurations): stri
 
 /** Returns the tokens and exits of a walk. */
 function innerTokensOf({ mask, exits }: Walk): InnerTokens {
-  const ids: number[] = [];
+  const count = countTokens(mask);
   // A list takes more memory than a mask if it is longer than the mask's words.
-  for (let at = 0; at < mask.length && ids.length <= mask.length; at++) {
+  return { tokens: count > mask.length ? mask : idsOf(mask, count), exits: Int32Array.from(exits ?? []) };
+}
+
+/** Returns the ids of the tokens of a mask, of which there are `count`. */
+function idsOf(mask: Uint32Array, count: number): Int32Array {
+  const ids = new Int32Array(count);
+  let found = 0;
+  for (let at = 0; found < count; at++) {
     // Each iteration clears the lowest bit.
-    for (let bits = mask[at]!; bits !== 0; bits &= bits - 1) ids.push(at * 32 + 31 - Math.clz32(bits & -bits));
+    for (let bits = mask[at]!; bits !== 0; bits &= bits - 1) ids[found++] = at * 32 + 31 - Math.clz32(bits & -bits);
   }
-  return { tokens: ids.length > mask.length ? mask : ids, exits: Int32Array.from(exits ?? []) };
+  return ids;
 }
 
 /** Computation of the tokens inside of calls for one mask, with bounded work. */
@@ -152,12 +161,10 @@ export class InnerTokenSearch {
   }
 
   #findBase(from: Configuration): Configuration | null {
-    const successors = this.#configurations.successors(from);
     // This avoids the steps below for texts and numbers.
-    const total = successors.reduce((sum, { first, last }) => sum + last - first + 1, 0);
-    if (total < MIN_LOOP_BYTES) return null;
+    if (this.#configurations.maxByteCount(from) < MIN_LOOP_BYTES) return null;
     const byteCounts = new Map<Configuration, number>();
-    for (const { first, last, next } of successors) {
+    for (const { first, last, next } of this.#configurations.successors(from)) {
       // One byte of the range is enough, because the tokens do not depend on the choice.
       if (this.#configurations.step(next, first) === next) byteCounts.set(next, (byteCounts.get(next) ?? 0) + last - first + 1);
     }

@@ -8,8 +8,10 @@
  * @source Y. Dong et al., "XGrammar: Flexible and Efficient Structured Generation Engine for Large Language Models", 2024, for tokens that do
  *   not depend on the stack.
  */
-import type { Configuration, Configurations } from "./configurations.ts";
+import type { Configuration } from "./configuration.ts";
+import type { Configurations } from "./configurations.ts";
 import { InnerTokenSearch } from "./inner-tokens.ts";
+import { countTokens } from "./token-count.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 import { Walk } from "./walk.ts";
 
@@ -22,17 +24,6 @@ export interface TokenMask {
   readonly words: Uint32Array;
   /** Whether most tokens may follow. */
   readonly isDense: boolean;
-}
-
-/**
- * Returns the number of set bits of a word.
- *
- * @source H. S. Warren, "Hacker's Delight", 2002, 5-1.
- */
-function bitCount(word: number): number {
-  let sums = word - ((word >>> 1) & 0x55_55_55_55);
-  sums = (sums & 0x33_33_33_33) + ((sums >>> 2) & 0x33_33_33_33);
-  return Math.imul((sums + (sums >>> 4)) & 0x0f_0f_0f_0f, 0x01_01_01_01) >>> 24;
 }
 
 /** Computes the mask of a configuration. One with very many stacks, as of an ambiguous grammar, is walked as a whole. */
@@ -53,9 +44,7 @@ function computeMask(configuration: Configuration, configurations: Configuration
 export function maskOf({ relaxed }: Configuration, configurations: Configurations, vocabulary: Vocabulary): TokenMask {
   if (relaxed.mask === undefined) {
     const words = computeMask(relaxed, configurations, vocabulary);
-    let count = 0;
-    for (let at = 0; at < words.length; at++) count += bitCount(words[at]!);
-    relaxed.mask = { words, isDense: 2 * count > vocabulary.size };
+    relaxed.mask = { words, isDense: 2 * countTokens(words) > vocabulary.size };
   }
   return relaxed.mask;
 }

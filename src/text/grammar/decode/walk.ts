@@ -1,20 +1,12 @@
 /** Walk over the tree of a vocabulary, which adds the tokens that a grammar allows to a mask. */
-import { tooAmbiguous, type Configuration, type Configurations, type Point } from "./configurations.ts";
+import type { Configuration, Point } from "./configuration.ts";
+import { tooAmbiguous, type Configurations } from "./configurations.ts";
+import { Equivalence } from "./equivalence.ts";
 import type { InnerTokens } from "./inner-tokens.ts";
 import type { TokenTree, Vocabulary } from "./vocabulary.ts";
 
 /** Min number of byte values that must lead from a configuration back to itself for their nodes to be added without a walk. */
 export const MIN_LOOP_BYTES = 32;
-
-/** Siblings with their subtrees, as far as they have not been walked. */
-interface Siblings {
-  /** Node after the last sibling's subtree. */
-  readonly end: number;
-  /** Configuration before the siblings. */
-  readonly from: Configuration;
-  /** Index of the next node in `from.loopExits`; −1 if it is not known yet. */
-  loopExit: number;
-}
 
 /** Siblings whose subtrees are compared for two configurations. */
 interface ComparedSiblings {
@@ -57,6 +49,11 @@ export class Walk {
   readonly #vocabulary: Vocabulary;
   readonly #tree: TokenTree;
   readonly #maxWork: number;
+  // Siblings on the path to the node of a walk, by their depth, in lists that all walks reuse: the configuration before the siblings, the
+  // node after the last one's subtree, and the index of the next node in the configuration's `loopExits`, −1 if it is not known yet.
+  readonly #froms: Configuration[] = [];
+  readonly #siblingEnds: number[] = [];
+  readonly #loopExits: number[] = [];
 
   /**
    * @param maxWork - Value of `configurations.work` above which the walk fails.
@@ -108,6 +105,7 @@ export class Walk {
     const { bytes, ends } = this.#tree;
     const parents: ComparedSiblings[] = [];
     let siblings: ComparedSiblings | undefined = { end: bytes.length, from, base };
+    const equivalence = new Equivalence(this.#configurations);
     /** Number of the base's exits that precede the node. */
     let passed = 0;
     const copyExits = (end: number): void => {
@@ -125,7 +123,7 @@ export class Walk {
       const next = this.#configurations.step(siblings.from, byte);
       const baseNext = this.#configurations.step(siblings.base, byte);
       const end = ends[node]!;
-      if (next === baseNext) {
+      if (next === baseNext || (next !== null && baseNext !== null && equivalence.isCertain(next, baseNext))) {
         node = end;
         continue;
       }
@@ -186,48 +184,56 @@ export class Walk {
   /** Walks the nodes from `first` up to `end`, which are children of one node with their subtrees; `from` is the configuration before. */
   #walk(first: number, end: number, from: Configuration): void {
     const { bytes, ends } = this.#tree;
-    // A list instead of recursion: a vocabulary may have tokens of thousands of bytes.
-    const parents: Siblings[] = [];
-    let siblings: Siblings | undefined = { end, from, loopExit: -1 };
-    for (let node = first; siblings !== undefined;) {
-      if (siblings.from.loopExits) node = this.#addLoop(node, siblings, siblings.from.loopExits);
-      if (node >= siblings.end) {
-        siblings = parents.pop();
+    // A stack instead of recursion: a vocabulary may have tokens of thousands of bytes.
+    const [froms, siblingEnds, loopExits] = [this.#froms, this.#siblingEnds, this.#loopExits];
+    froms[0] = from;
+    siblingEnds[0] = end;
+    loopExits[0] = -1;
+    for (let [node, depth] = [first, 0]; depth >= 0;) {
+      const at = froms[depth]!;
+      if (at.loopExits) node = this.#addLoop(node, depth, at.loopExits);
+      if (node >= siblingEnds[depth]!) {
+        depth--;
         continue;
       }
-      const next = this.#configurations.step(siblings.from, bytes[node]!);
+      const next = this.#configurations.step(at, bytes[node]!);
       if (next === null) {
         node = ends[node]!;
         continue;
       }
-      if (next === siblings.from && next.loopExits === undefined) {
+      if (next === at && next.loopExits === undefined) {
         next.loopExits = this.#loopExitsOf(next);
         if (next.loopExits !== null) continue;
       }
       this.#visit(node, next);
       node++;
       if (node >= ends[node - 1]!) continue;
-      parents.push(siblings);
-      siblings = { end: ends[node - 1]!, from: next, loopExit: -1 };
+      depth++;
+      froms[depth] = next;
+      siblingEnds[depth] = ends[node - 1]!;
+      loopExits[depth] = -1;
     }
   }
 
   /**
-   * Adds the nodes from `node` up to the next one whose byte does not lead from the configuration of `siblings` back to itself, without a
-   * step for each node.
+   * Adds the nodes from `node` up to the next one whose byte does not lead from a configuration back to itself, without a step for each
+   * node.
    *
+   * @param depth - Depth of the siblings in the walk.
    * @param outside - All nodes whose bytes do not lead back.
    * @returns that node, or the end of the siblings.
    */
-  #addLoop(node: number, siblings: Siblings, outside: Int32Array): number {
-    let at = siblings.loopExit < 0 ? lowerBound(outside, node) : siblings.loopExit;
+  #addLoop(node: number, depth: number, outside: Int32Array): number {
+    const end = this.#siblingEnds[depth]!;
+    let at = this.#loopExits[depth]!;
+    if (at < 0) at = lowerBound(outside, node);
     while (at < outside.length && outside[at]! < node) at++;
-    siblings.loopExit = at;
-    const stop = Math.min(outside[at] ?? siblings.end, siblings.end);
+    this.#loopExits[depth] = at;
+    const stop = Math.min(outside[at] ?? end, end);
     // The walk may be at the end of the siblings.
     if (stop <= node) return node;
     this.#addTokens(node, stop);
-    if (siblings.from.canEnd && this.exits !== null) for (let passed = node; passed < stop; passed++) this.exits.push(passed);
+    if (this.#froms[depth]!.canEnd && this.exits !== null) for (let passed = node; passed < stop; passed++) this.exits.push(passed);
     return stop;
   }
 
