@@ -68,6 +68,8 @@ class Compiler {
   /** States by their edges; see {@link keyOf}. */
   readonly #byteStates = new Map<number | string, number>();
   // A grammar has few sets of code points, which it repeats.
+  /** Texts of the ranges of sets, which expressions may share. */
+  readonly #rangesKeys = new Map<readonly CodePointRange[], string>();
   /** Encodings of sets by their ranges. */
   readonly #encodings = new Map<string, readonly (readonly ByteRange[])[]>();
   /** States of sets by their ranges and next state. */
@@ -166,7 +168,7 @@ class Compiler {
 
   /** Compiles a set of code points to the states of its UTF-8 encodings. */
   #set(ranges: readonly CodePointRange[], next: number): number {
-    const rangesKey = ranges.join();
+    const rangesKey = getOrInsert(this.#rangesKeys, ranges, () => ranges.join());
     return getOrInsert(this.#setStates, `${rangesKey}>${next}`, () => {
       const encodings = getOrInsert(this.#encodings, rangesKey, () => utf8Ranges(ranges));
       const edges = encodings.map(([lead = EMPTY_RANGE, ...tail]): ByteEdge => {

@@ -81,6 +81,8 @@ export class SchemaCompiler {
   readonly restOfKey: Expression;
   /** Any character that must be escaped, in the spelling of keys. */
   readonly escapedCharacter: Expression;
+  /** Characters of keys other than some code points, by these code points: most positions of names have one code point of few. */
+  readonly otherCharacters = new Map<string, Expression>();
   /** Rules of schemas that may contain themselves, by the identity of the schema's object in its document. */
   readonly #rules = new Map<SchemaObject, Expression>();
   /** Results of {@link follow}. */

@@ -46,7 +46,8 @@ function keyOtherThan(names: readonly string[], at: number, compiler: SchemaComp
     const isSameRule = Math.floor(at / UNITS_OF_RULE) === Math.floor(nextAt / UNITS_OF_RULE);
     return sequence(text(JSON.stringify(character).slice(1, -1)), isSameRule ? remainder() : compiler.rule(remainder));
   });
-  const otherCharacter = spelledOtherThan([...byNextPoint.keys()], compiler.escapedCharacter);
+  const points = [...byNextPoint.keys()].sort((a, b) => a - b);
+  const otherCharacter = getOrInsert(compiler.otherCharacters, points.join(), () => spelledOtherThan(points, compiler.escapedCharacter));
   return choiceOf([...(isName ? [] : [text('"')]), ...sharedPrefixes, sequence(otherCharacter, compiler.restOfKey)]);
 }
 
