@@ -3,6 +3,7 @@ import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import { capture } from "../../src/library/capture/index.ts";
 import { TrajectoryGroup } from "../../src/base/trajectory/index.ts";
+import { deferred } from "../../src/base/util/deferred.ts";
 import { conversation, expectOneRow, startHarness, tokenizer, turnsOf, type Harness } from "./support.ts";
 
 const clientOf = ({ address }: Harness, options: object = {}) =>
@@ -203,12 +204,14 @@ describe("the end of a rollout", () => {
   it("does not record calls made after the rollout ended", async () => {
     const harness = await startHarness(backwards);
     const client = clientOf(harness);
+    const ended = deferred<void>();
     let later: Promise<string> | undefined;
     const recorded = await capture.trajectory(async () => {
       await ask(client, harness.policy.id, "now");
-      later = new Promise((resolve) => setTimeout(resolve, 30)).then(() => ask(client, harness.policy.id, "then"));
+      later = ended.promise.then(() => ask(client, harness.policy.id, "then"));
       return { reward: 0 };
     });
+    ended.resolve();
     expect(recorded.choices).toHaveLength(1);
     expect(await later).toBe("neht");
     expect(recorded.choices).toHaveLength(1);

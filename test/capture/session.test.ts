@@ -5,6 +5,7 @@ import type { Service, SessionInfo } from "../../src/library/client/index.ts";
 import { connect } from "../../src/index.ts";
 import { startTestService } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
+import { manualTimeout } from "../support/manual-timeout.ts";
 
 async function connected(): Promise<Service> {
   const running = await startTestService({ dataDir: await temporaryDirectory(), answer: () => "hi" });
@@ -68,7 +69,8 @@ it("rejects a session that ends without a reward, and deletes it after any failu
   const abort = new AbortController();
   const aborted = capture.session(service, { model, signal: abort.signal, run: () => abort.abort(new Error("enough")) });
   await expect(aborted).rejects.toThrow("enough");
-  await expect(capture.session(service, { model, timeoutMs: 50, run: () => {} })).rejects.toMatchObject({ name: "TimeoutError" });
+  const endTime = manualTimeout(50);
+  await expect(capture.session(service, { model, timeoutMs: 50, run: endTime })).rejects.toMatchObject({ name: "TimeoutError" });
   expect(await service.sessions.list()).toEqual([]);
 });
 

@@ -1,11 +1,12 @@
 /** Rollouts of agents that are programs. */
 import { readFile } from "node:fs/promises";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import type { Service } from "../../src/library/client/index.ts";
 import { processRollout, type ProcessRolloutOptions } from "../../src/library/environment/index.ts";
 import { connect, gatherTrajectoryGroups, type GatherOptions } from "../../src/index.ts";
 import { startTestService } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "../service/support.ts";
+import { manualTimeout } from "../support/manual-timeout.ts";
 
 async function connected(): Promise<Service> {
   const running = await startTestService({ dataDir: await temporaryDirectory(), answer: () => "hi" });
@@ -89,9 +90,13 @@ test("a timeout ends the program and its child processes", async () => {
     const inner = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "ignore" });
     writeFileSync(process.env.PID_FILE, String(inner.pid)); setInterval(() => {}, 1000);`;
   const pidFile = `${await temporaryDirectory()}/pid`;
-  const { failure } = await play({ command: agent(child), env: { PID_FILE: pidFile }, timeoutMs: 1500 });
-  expect(failure).toBeDefined();
+  const endTime = manualTimeout(1500);
+  const played = play({ command: agent(child), env: { PID_FILE: pidFile }, timeoutMs: 1500 });
+  await expect.poll(() => readFile(pidFile, "utf8").catch(() => "")).not.toBe("");
   const pid = Number(await readFile(pidFile, "utf8"));
+  expect(isRunning(pid)).toBe(true);
+  endTime();
+  expect((await played).failure).toMatchObject({ type: "TimeoutError" });
   await expect.poll(() => isRunning(pid)).toBe(false);
 });
 
@@ -120,8 +125,7 @@ test("records all outputs of a process that outlives the program for a moment", 
 });
 
 test("the program does not get the key of the service", async () => {
-  process.env["WHETSTONE_API_KEY"] = "a-key-of-the-service";
-  onTestFinished(() => void delete process.env["WHETSTONE_API_KEY"]);
+  vi.stubEnv("WHETSTONE_API_KEY", "a-key-of-the-service");
   const { trajectory } = await play({ command: agent(`await ask(); console.log(process.env.WHETSTONE_API_KEY ?? "none");`) });
   expect(trajectory?.logs).toEqual(["stdout:\nnone\n"]);
 });

@@ -3,6 +3,7 @@ import { ConnectionError, HttpError, ProtocolError } from "../../src/library/cli
 import { judgeEndpoint, JudgeLimitError, relativeJudge, type JudgeEndpointOptions } from "../../src/library/judge/index.ts";
 import type { ChatCompletionRequest } from "../../src/base/schema/index.ts";
 import { gatherTrajectoryGroups, type RolloutEvent } from "../../src/library/rollout/index.ts";
+import { stopTimers } from "../support/manual-timeout.ts";
 import { completionOf, hundredth, judged, judgeServer, rightEntries, rollout, scoresText, type Reply } from "./support.ts";
 
 const REQUEST: ChatCompletionRequest = { model: "any", messages: [{ role: "user", content: "?" }] };
@@ -76,10 +77,20 @@ describe("judgeEndpoint", () => {
   });
 
   it("reports a timeout as a failed connection, which is retried and does not look like an abort", async () => {
-    const { server, judge } = await endpoint(() => "hang", { timeoutMs: 50, maxRetries: 1 });
-    const error = await judge.complete(REQUEST).catch((thrown: unknown) => thrown);
+    const { server, judge } = await endpoint(() => "hang", { timeoutMs: 600_000, maxRetries: 1 });
+    stopTimers();
+    const failure = judge.complete(REQUEST).catch((thrown: unknown) => thrown);
+    await expect.poll(() => server.requests.length).toBe(1);
+    vi.advanceTimersByTime(600_000);
+    const requestsAfterWait = () => {
+      vi.advanceTimersByTime(100);
+      return server.requests.length;
+    };
+    await expect.poll(requestsAfterWait).toBe(2);
+    vi.advanceTimersByTime(600_000);
+    const error = await failure;
     expect(error).toBeInstanceOf(ConnectionError);
-    expect(error).toMatchObject({ retryable: true, message: expect.stringContaining("within 50 ms (`timeoutMs`)") });
+    expect(error).toMatchObject({ retryable: true, message: expect.stringContaining("within 600000 ms (`timeoutMs`)") });
     expect(server.requests).toHaveLength(2);
   });
 

@@ -1,6 +1,6 @@
 /** Judges that answer wrongly: an invalid answer never becomes a reward, and every failure is recorded as a failure. */
 import { fc, test } from "@fast-check/vitest";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { environmentRollout, defineEnvironment } from "../../src/library/environment/index.ts";
 import { judgeEndpoint, relativeJudge, rubricJudge } from "../../src/library/judge/index.ts";
 import { gatherTrajectoryGroups } from "../../src/library/rollout/index.ts";
@@ -109,18 +109,24 @@ describe("a judge that misbehaves", () => {
       checkGroup(group, texts, isScored);
       if (isScored) expect(group.metrics["judge/retries"]).toBe(first in VALID ? 0 : 1);
     },
-    60_000,
   );
 
   it("over HTTP never causes a wrong reward, in 100 random groups at once", async () => {
     const reply = fc.constantFrom("right", "prose", "an id twice", "busy", "broken", "close", "hang", "no JSON");
     const cases = fc.sample(fc.tuple(answers, fc.array(reply, { minLength: 4, maxLength: 4 }), fc.nat()), { numRuns: 100, seed: 1 });
     const scripts = cases.map(([, script]) => [...script]);
-    const server = await judgeServer((request, _, headers) => replyOf(request, scripts[Number(headers["x-case"])]!.shift()!));
+    const timeouts = collectTimeouts();
+    const server = await judgeServer((request, _, headers) => {
+      const index = Number(headers["x-case"]);
+      const reply = replyOf(request, scripts[index]!.shift()!);
+      if (reply === "hang") timeouts.get(FIRST_TIMEOUT_MS + index)!();
+      return reply;
+    });
     const groups = await Promise.all(
       cases.map(async ([texts, , seed], index) => {
         const headers = { "x-case": String(index) };
-        await using model = judgeEndpoint({ baseUrl: server.baseUrl, model: "judge", maxRetries: 1, timeoutMs: 3000, headers });
+        const timeoutMs = FIRST_TIMEOUT_MS + index;
+        await using model = judgeEndpoint({ baseUrl: server.baseUrl, model: "judge", maxRetries: 1, timeoutMs, headers });
         const rollouts = texts.map((text) => rollout(text));
         return await judged(relativeJudge({ model }), rollouts, seed);
       }),
@@ -129,6 +135,22 @@ describe("a judge that misbehaves", () => {
     expect(groups.filter(({ rewards }) => rewards.length > 0).length).toBeGreaterThan(15);
   });
 });
+
+/** Timeout of the first group over HTTP; each further group has one more, which names the group. */
+const FIRST_TIMEOUT_MS = 600_000;
+
+/** Collects, until the end of the test, the callback of the last timer of each length from {@link FIRST_TIMEOUT_MS}. */
+function collectTimeouts(): Map<number, () => void> {
+  const timeouts = new Map<number, () => void>();
+  const start = globalThis.setTimeout;
+  const collect = (callback: () => void, ms?: number) => {
+    if (ms !== undefined && ms >= FIRST_TIMEOUT_MS) timeouts.set(ms, callback);
+    return start(callback, ms);
+  };
+  const spy = vi.spyOn(globalThis, "setTimeout").mockImplementation(collect as typeof setTimeout);
+  onTestFinished(() => spy.mockRestore());
+  return timeouts;
+}
 
 function replyOf(request: ChatCompletionRequest, name: string): Reply {
   if (name === "hang" || name === "close") return name;

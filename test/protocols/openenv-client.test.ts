@@ -1,7 +1,8 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { evaluate } from "../../src/library/environment/index.ts";
 import { connectOpenEnv, EnvironmentError, openEnvEnvironment } from "../../src/library/protocols/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
+import { stopTimers } from "../support/manual-timeout.ts";
 import { exchanges, replayOpenEnv, type ReplayServer } from "./replay-openenv.ts";
 
 const open: { close(): void }[] = [];
@@ -95,8 +96,12 @@ describe("connectOpenEnv", () => {
     await expect(reset).rejects.toThrow("enough");
     await silent.ended;
     const slow = await replay(() => null);
+    stopTimers();
     const other = await connectOpenEnv(slow.baseUrl, { timeoutMs: 20 });
-    await expect(other.reset()).rejects.toMatchObject({ name: "TimeoutError" });
+    const late = other.reset().catch((error: unknown) => error);
+    await expect.poll(() => slow.received).toEqual(["reset"]);
+    vi.advanceTimersByTime(20);
+    expect(await late).toMatchObject({ name: "TimeoutError", message: expect.stringContaining("`reset`") as unknown });
     await slow.ended;
     await expect(other.reset()).rejects.toMatchObject({ name: "TimeoutError" });
   });

@@ -1,6 +1,6 @@
 import { request } from "node:http";
 import { connect } from "node:net";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { ARTIFACTS, MODELS, RL_JOBS, SFT_JOBS, startTestService, UNKNOWN_ID } from "../support.ts";
 
 test("answers 404 for unknown routes and 405 for other methods, with the error body", async () => {
@@ -94,10 +94,10 @@ test("logs no error for a client that disconnects during its body", async () => 
   const { hostname, port } = new URL(service.url);
   for (const length of ["Content-Length: 500", "Content-Length: 1500000", "Transfer-Encoding: chunked"]) {
     const socket = connect(Number(port), hostname);
-    socket.write(`POST ${MODELS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.apiKey}\r\n${length}\r\n\r\n5\r\n{"a":`);
-    setTimeout(() => socket.destroy(), 50);
+    const start = `POST ${MODELS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.apiKey}\r\n${length}\r\n\r\n5\r\n{"a":`;
+    socket.write(start, () => setTimeout(() => socket.destroy(), 50));
   }
-  await vi.waitFor(() => expect(requests.map(({ status }) => status)).toEqual([499, 499, 499]));
+  await expect.poll(() => requests.map(({ status }) => status)).toEqual([499, 499, 499]);
   expect(log).toEqual([]);
 });
 
