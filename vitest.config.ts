@@ -38,10 +38,10 @@ export default defineConfig(({ mode }) => ({
     isolate: false,
     // More than two cores have work for: a fifth of the time of a test file is spent waiting for processes, timers and disks.
     maxWorkers: 3,
-    testTimeout: 30_000,
-    // The default of a second is luck where a test shares two cores with an engine that trains.
-    expect: { poll: { timeout: 15_000 } },
-    hookTimeout: 30_000,
+    // For tests that hang: working ones end long before, also on a slow machine.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000 } },
     reporters: ["default", ["json", { outputFile: report }]],
     // The display of progress would be the larger part of the output.
     env: { WHETSTONE_PROGRESS: "0" },

@@ -192,7 +192,7 @@ describe.skipIf(missingPostgres !== null)(
       await isCommitting.promise;
       child.kill("SIGKILL");
       await exited;
-      await vi.waitFor(async () => expect(await tableCount(target.database)).toBe(0), { timeout: 10_000 });
+      await expect.poll(() => tableCount(target.database)).toBe(0);
       // Files have their final names already; the next attempt replaces them.
       expect(await readdir(target.dataDir)).toContain("checkpoints");
       await runOk("restore", backup, ...optionsOf(target));

@@ -24,7 +24,7 @@ beforeEach(() => {
 const ENVIRONMENT = "recipes/arithmetic/environment.ts";
 
 describe("commands for an environment file", () => {
-  it("validate reports whether correct answers are rewarded, also by its exit code", { timeout: 60_000 }, async () => {
+  it("validate reports whether correct answers are rewarded, also by its exit code", async () => {
     expect(await runHere("validate", ENVIRONMENT)).toMatchObject({
       code: 0,
       stdout: expect.stringContaining("arithmetic: valid") as string,
@@ -44,7 +44,7 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     expect(found.stdout).toContain("fatal:");
   });
 
-  it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 90_000 }, async () => {
+  it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", async () => {
     const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run"), "--tracker", "csv"];
     const kwargs = ["--chat-template-kwargs", '{"keep_thinking":true}'];
     const first = await runHere("train", ENVIRONMENT, "--steps", "1", ...settings, ...kwargs);
@@ -68,7 +68,7 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     expect(missing.stderr).toContain("which has cli/sums");
   });
 
-  it("train replaces groups with equal rewards and samples by pass rate", { timeout: 90_000 }, async () => {
+  it("train replaces groups with equal rewards and samples by pass rate", async () => {
     const run = join(home, "selected");
     const settings = ["--model", "cli/selected", "--scenarios", "2", "--group-size", "2", "--steps", "2", "--run-dir", run, "--json"];
     const file = join(home, "run.json");
@@ -108,7 +108,7 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     expect(JSON.parse((await runHere("models", "show", "cli/selected", "--json")).stdout)).toMatchObject({ lora: { rank: 4 } });
   });
 
-  it("sweep trains a model per combination and seed, compares them, resumes, and reports failed runs", { timeout: 90_000 }, async () => {
+  it("sweep trains a model per combination and seed, compares them, resumes, and reports failed runs", async () => {
     const [dir, file] = [join(home, "sweep"), join(home, "sweep.json")];
     await writeFile(file, JSON.stringify({ grid: { "train.learningRate": [1e-4, 1e-3] }, seeds: [3] }));
     const size = ["--steps", "1", "--scenarios", "2", "--group-size", "2", "--set", "report=false"];
@@ -167,20 +167,17 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     [["eval", ENVIRONMENT], 2, "expected --model <model[:step]>, or --base <model>"],
     [["eval", ENVIRONMENT, "--model", "a", "--base", "whetstone-tiny"], 2, "cannot be used with"],
     [["validate", "recipes/arithmetic/config.ts"], 1, "export default defineEnvironment"],
-  ] as const)("rejects %j", { timeout: 30_000 }, async (args, code, text) => {
+  ] as const)("rejects %j", async (args, code, text) => {
     expect(await runHere(...args)).toMatchObject({ code, stderr: expect.stringContaining(text) as string });
   });
 
-  it(
-    "report a tool that fails every time: validate by playing the right answer, eval with its most frequent error",
-    { timeout: 60_000 },
-    async () => {
-      const file = join(ROOT, "runs", `tools-${process.pid}.ts`);
-      onTestFinished(() => rm(file, { force: true }));
-      await mkdir(join(ROOT, "runs"), { recursive: true });
-      await writeFile(
-        file,
-        `import { defineEnvironment, trajectory } from "whetstone";
+  it("report a tool that fails every time: validate by playing the right answer, eval with its most frequent error", async () => {
+    const file = join(ROOT, "runs", `tools-${process.pid}.ts`);
+    onTestFinished(() => rm(file, { force: true }));
+    await mkdir(join(ROOT, "runs"), { recursive: true });
+    await writeFile(
+      file,
+      `import { defineEnvironment, trajectory } from "whetstone";
 import { defineTool, runAgent } from "whetstone/agent";
 import { createScriptedPolicy } from "whetstone/testing";
 import { z } from "zod";
@@ -195,24 +192,23 @@ export default defineEnvironment({ name: "tools", scenarios: { train: [{ id: "t"
   },
   rewards: [{ name: "said", score: ({ text }) => Number(text === "done") }], gold: () => [call, { role: "assistant", content: "done" }] });
 `,
-      );
-      const validated = await runHere("validate", file);
-      expect([validated.code, validated.stdout]).toEqual([
-        1,
-        expect.stringMatching(
-          /fatal: A tool fails on a call of the right answer: `lookup`: no such table: words.*\(5; t, a, b, c, d\)\n.*said: 1\.0000 for right answers\ntools: not valid/su,
-        ),
-      ]);
-      const { stdout, stderr } = await runHere("eval", file, "--base", "whetstone-tiny");
-      expect(stdout, stderr).toMatch(/^ {2}tool_calls +1\.0000$/mu);
-      expect(stdout).toContain("warning tool-errors: 4 of 4 calls of the tool `lookup` failed, most often with: no such table: words.");
-      expect(stdout).toMatch(
-        /sample of a: reward 1\.0000 \(said 1\.0000\)\n {2}user +a\n {2}assistant +lookup\(\{\}\)\n {2}tool +Error: no such table: words\n {2}assistant +done\nsample of b/u,
-      );
-    },
-  );
+    );
+    const validated = await runHere("validate", file);
+    expect([validated.code, validated.stdout]).toEqual([
+      1,
+      expect.stringMatching(
+        /fatal: A tool fails on a call of the right answer: `lookup`: no such table: words.*\(5; t, a, b, c, d\)\n.*said: 1\.0000 for right answers\ntools: not valid/su,
+      ),
+    ]);
+    const { stdout, stderr } = await runHere("eval", file, "--base", "whetstone-tiny");
+    expect(stdout, stderr).toMatch(/^ {2}tool_calls +1\.0000$/mu);
+    expect(stdout).toContain("warning tool-errors: 4 of 4 calls of the tool `lookup` failed, most often with: no such table: words.");
+    expect(stdout).toMatch(
+      /sample of a: reward 1\.0000 \(said 1\.0000\)\n {2}user +a\n {2}assistant +lookup\(\{\}\)\n {2}tool +Error: no such table: words\n {2}assistant +done\nsample of b/u,
+    );
+  });
 
-  it("name file and line of an error in the environment, without frames of loaders", { timeout: 60_000 }, async () => {
+  it("name file and line of an error in the environment, without frames of loaders", async () => {
     await mkdir(join(ROOT, "runs"), { recursive: true });
     const write = async (name: string, text: string) => {
       const file = join(ROOT, "runs", `${name}-${process.pid}.ts`);
@@ -246,7 +242,7 @@ export default defineEnvironment({ name: "fails", scenarios: { train: ["a"], eva
     ]);
   });
 
-  it("eval of a single scenario prints the mean without an interval", { timeout: 60_000 }, async () => {
+  it("eval of a single scenario prints the mean without an interval", async () => {
     const single = join(ROOT, "runs", `single-${process.pid}.ts`);
     onTestFinished(() => rm(single, { force: true }));
     await mkdir(join(ROOT, "runs"), { recursive: true });

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { smallModel } from "../gguf/support.ts";
 import { runHere } from "./run-here.ts";
 
@@ -67,11 +67,9 @@ test("serve prints its address and the path of the key file, never the key, serv
   let logged = "";
   child.stderr.on("data", (chunk: Buffer) => (logged += chunk.toString()));
   await fetch(`${url}/v1/x%0AGET%20/forged%20200%1B%5B2K/${key}`, { headers: { authorization: `Bearer ${key}` } });
-  await vi.waitFor(() =>
-    expect(logged.split("\n")).toContainEqual(
-      expect.stringMatching(/^GET \/v1\/x%0AGET%20\/forged%20200%1B%5B2K\/\[key\] 404 [\d.]+ ms [\da-f]{32}$/u),
-    ),
-  );
+  await expect
+    .poll(() => logged.split("\n"))
+    .toContainEqual(expect.stringMatching(/^GET \/v1\/x%0AGET%20\/forged%20200%1B%5B2K\/\[key\] 404 [\d.]+ ms [\da-f]{32}$/u));
   const second = await runHere("serve", "--port", "0", "--data-dir", dataDir);
   expect([second.code, second.stderr]).toEqual([1, expect.stringContaining(`in use by the service at ${url}`)]);
   child.kill("SIGTERM");

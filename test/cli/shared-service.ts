@@ -44,7 +44,7 @@ export async function trainedModel({ service }: Shared, name: string, jobs: numb
       trajectory_groups: [batch],
       experimental_config: { token_report: true },
     });
-    for await (const event of service.follow(id, { timeoutMs: 20_000 })) if (event.type === "training-ended") jobIds.push(id);
+    for await (const event of service.follow(id, { timeoutMs: 120_000 })) if (event.type === "training-ended") jobIds.push(id);
   }
   return { model, jobIds };
 }

@@ -97,7 +97,7 @@ test("after SIGTERM finishes the running request, rejects new requests, and exit
   const { child, exited, url } = await serveDirectly();
   const socket = await begin(url);
   child.kill("SIGTERM");
-  await expect.poll(() => status(url), { timeout: 10_000 }).toBe(503);
+  await expect.poll(() => status(url)).toBe(503);
   socket.write(BODY);
   expect(String((await once(socket, "data"))[0])).toMatch(/^HTTP\/1\.1 200 /);
   expect(await exited).toEqual([0, null]);
@@ -107,7 +107,7 @@ test("a second signal ends the process at once", async () => {
   const { child, exited, url } = await serveDirectly();
   await begin(url);
   child.kill("SIGTERM");
-  await expect.poll(() => status(url), { timeout: 10_000 }).toBe(503);
+  await expect.poll(() => status(url)).toBe(503);
   child.kill("SIGTERM");
   expect(await exited).toEqual([null, "SIGTERM"]);
 });
@@ -116,7 +116,7 @@ test("a second signal during a stream ends the process by the signal, without a 
   const { child, exited, url } = await serveDirectly();
   await startStream(url);
   child.kill("SIGTERM");
-  await expect.poll(() => status(url), { timeout: 10_000 }).toBe(503);
+  await expect.poll(() => status(url)).toBe(503);
   child.kill("SIGTERM");
   // Teardown of the engine's threads would abort the process: SIGABRT.
   expect(await exited).toEqual([null, "SIGTERM"]);
@@ -135,5 +135,5 @@ test.skipIf(process.platform === "win32")("SIGTERM to `npm run` stops the servic
   expect(pid).not.toBe(child.pid);
   child.kill("SIGTERM");
   await exited;
-  await expect.poll(() => isAlive(pid), { timeout: 15_000 }).toBe(false);
+  await expect.poll(() => isAlive(pid)).toBe(false);
 });

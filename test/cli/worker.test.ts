@@ -44,7 +44,7 @@ async function createPlan(environment: string, environmentHash: string, ids: rea
   return plan.id;
 }
 
-test("worker plays the rollouts of a plan, prints counts, and ends without further tasks", { timeout: 60_000 }, async () => {
+test("worker plays the rollouts of a plan, prints counts, and ends without further tasks", async () => {
   const file = await environmentFile("sums");
   const hash = await contentHash({ name: "sums", source: file });
   const id = await createPlan("sums", hash, ["a", "fail"]);
@@ -58,7 +58,7 @@ test("worker plays the rollouts of a plan, prints counts, and ends without furth
   expect(outcomes.flatMap(({ exception }) => ((exception ?? null) === null ? [] : exception!.message))).toEqual(["not today", "not today"]);
 });
 
-test("worker --json prints an event per line", { timeout: 60_000 }, async () => {
+test("worker --json prints an event per line", async () => {
   const file = await environmentFile("products");
   await createPlan("products", await contentHash({ name: "products", source: file }), ["a"]);
   const { stdout } = await runHere("worker", file, "--idle-exit", "0.2", "--json");
@@ -70,7 +70,7 @@ test("worker --json prints an event per line", { timeout: 60_000 }, async () => 
   expect(events[1]).toMatchObject({ reward: 1, exception: null });
 });
 
-test("worker refuses to play for a run with other files", { timeout: 60_000 }, async () => {
+test("worker refuses to play for a run with other files", async () => {
   const file = await environmentFile("quotients", "// another version\n");
   const id = await createPlan("quotients", "0".repeat(64), ["a"]);
   await shared.service.rolloutPlans.finished(id);
@@ -80,7 +80,7 @@ test("worker refuses to play for a run with other files", { timeout: 60_000 }, a
   expect(stderr).toContain("quotients");
 });
 
-test("train --workers plans the rollouts for workers with the same file", { timeout: 90_000 }, async () => {
+test("train --workers plans the rollouts for workers with the same file", async () => {
   const file = await environmentFile("remainders");
   const runDir = join(ROOT, "runs", `remainders-${process.pid}`);
   onTestFinished(() => rm(runDir, { recursive: true, force: true }));
@@ -103,7 +103,7 @@ test("train --workers plans the rollouts for workers with the same file", { time
   expect(await run.done).toMatchObject({ steps: 1 });
 });
 
-test("--redis and --queue without effect are rejected", { timeout: 60_000 }, async () => {
+test("--redis and --queue without effect are rejected", async () => {
   const file = await environmentFile("doubles");
   const model = ["--model", "cli/doubles", "--steps", "1"];
   for (const [args, message] of [
@@ -118,7 +118,6 @@ test("--redis and --queue without effect are rejected", { timeout: 60_000 }, asy
 
 test.skipIf(missingRedis !== null)(
   `worker --redis plays the rollouts of a queue${missingRedis === null ? "" : `: ${missingRedis}`}`,
-  { timeout: 60_000 },
   async () => {
     const file = await environmentFile("triples");
     const { name, broker, count } = temporaryQueue();

@@ -28,4 +28,4 @@ test("a script that connects and never closes still exits, and releases the dire
   const healthy = { code: 0, written: expect.stringMatching(/^\{"status":"ok"/) };
   expect(await run()).toEqual(healthy);
   expect(await run()).toEqual(healthy);
-}, 60_000);
+});

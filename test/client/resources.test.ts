@@ -27,7 +27,7 @@ describe("resources", () => {
     expect((await service.checkpoints.list(model.id, { order: "desc", max: 2 })).map(({ step }) => step)).toEqual([130, 129]);
     await expect(service.checkpoints.delete(model.id, [1, 999])).resolves.toEqual({ deletedCount: 1, notFoundSteps: [999] });
     expect(server.requests.every(({ headers }) => headers.authorization === `Bearer ${server.apiKey}`)).toBe(true);
-  }, 30_000);
+  });
 
   it("names policies by step, with the prefix of the service", async () => {
     const { server, service } = await open();

@@ -41,7 +41,7 @@ describe("the RL loop on a service with only the nine routes", () => {
     expect(service.features).toEqual({ jobEvents: false, idempotencyKeys: undefined });
     // Detected once: only the first job requested events.
     expect(server.requests.filter(({ url }) => url.includes("/events"))).toHaveLength(1);
-  }, 30_000);
+  });
 
   it("runs an SFT job and returns the step and metrics of its checkpoint", async () => {
     const { server, service } = await open({ jobPolls: 0 });
@@ -55,7 +55,7 @@ describe("the RL loop on a service with only the nine routes", () => {
       training_data_url: "artifact:///team/demo/data:v0",
       config: { batch_size: 4, learning_rate: [1e-3, 5e-4] },
     });
-  }, 30_000);
+  });
 
   it("rejects a batch without a learning signal before it sends a request", async () => {
     const { server, service } = await open();

@@ -81,7 +81,7 @@ describe("openai's fine-tuning", async () => {
     const { url } = await own("POST", `artifacts/${data.id}/commit`);
     const settings = { config: { batch_size: 8, learning_rate: 1e-3 }, experimental_config: { epochs: 2, shuffle_seed: SEED } };
     const { id } = await own("POST", "sft-training-jobs", { model_id: copy.id, training_data_url: url, ...settings });
-    await expect.poll(async () => (await own("GET", `training-jobs/${id}`)).status, { timeout: 60_000 }).toBe("succeeded");
+    await expect.poll(async () => (await own("GET", `training-jobs/${id}`)).status).toBe("succeeded");
     expect((await weightsOf(copy.id, 1)).equals(await weightsOf(tuned, 2))).toBe(true);
     expect((await weightsOf(tuned, 1)).equals(await weightsOf(tuned, 2))).toBe(false);
 

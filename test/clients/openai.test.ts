@@ -1,7 +1,7 @@
 /** The unmodified `openai` package. */
 import OpenAI from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { startHarness } from "../capture/support.ts";
 import { add, ADD_PARAMETERS, adder, FOX, shippedModel, type Address } from "./support.ts";
@@ -67,7 +67,7 @@ describe("openai", () => {
     );
     const stream = await client({ ...address, model: policy.id }).chat.completions.create({ model: policy.id, messages, stream: true });
     for await (const _ of stream) break;
-    await vi.waitFor(() => expect(isEnded).toBe(true), { timeout: 10_000 });
+    await expect.poll(() => isEnded).toBe(true);
   });
 });
 

@@ -52,7 +52,7 @@ afterAll(closeServices);
 
 describe("chat completions", () => {
   for (const each of cases) {
-    it(`${each.number}: ${each.title}`, { timeout: each.timeoutMs ?? 30_000 }, async (context) => {
+    it(`${each.number}: ${each.title}`, { timeout: each.timeoutMs ?? 120_000 }, async (context) => {
       const target = await Target.of(each);
       if (target === null) return context.skip(`needs ${each.needs!.because}`);
       await each.run(target);

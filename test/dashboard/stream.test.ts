@@ -8,7 +8,7 @@ import { createDashboard } from "../../src/lab/dashboard/index.ts";
 import { RunDirectory, type RunConfig } from "../../src/run/run-directory.ts";
 
 /** Milliseconds to wait for a message. */
-const DEADLINE_MS = 10_000;
+const DEADLINE_MS = 60_000;
 
 const CONFIG: RunConfig = { version: 1, kind: "rl", fixed: { model: "local/demo/a", environment: "sums" }, free: {} };
 

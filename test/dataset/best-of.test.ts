@@ -193,7 +193,7 @@ describe("a selection of bestOf", () => {
   );
 });
 
-it("stored groups become a dataset file that the service trains", { timeout: 60_000 }, async () => {
+it("stored groups become a dataset file that the service trains", async () => {
   const directory = await mkdtemp(join(tmpdir(), "best-of-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const path = join(directory, "groups.jsonl");

@@ -173,5 +173,5 @@ describe("uploadDataset", () => {
     expect(puts).toEqual(["trajectories.jsonl", "metadata.json"]);
     expect((await uploadDataset(service, { name: "data", train })).url).toBe(url);
     expect((await uploadDataset(service, { name: "data", train: [example] })).url).toMatch(/:v1$/);
-  }, 30_000);
+  });
 });

@@ -61,7 +61,7 @@ async function startProxy(
     await body?.dump();
     return statusCode;
   };
-  await expect.poll(answers, { timeout: 20_000 }).toBe(200);
+  await expect.poll(answers).toBe(200);
   return { url, agent };
 }
 
@@ -102,7 +102,7 @@ describe.each([
   { name: "nginx", start: startNginx, isHere: hasOpenssl && isInstalled("nginx", "-v") },
   { name: "Caddy", start: startCaddy, isHere: hasOpenssl && isInstalled("caddy", "version") },
 ])("examples/deploy: $name (needs it and openssl)", ({ start, isHere }) => {
-  it.skipIf(!isHere)("passes on streams token by token, uploads, sessions and request ids", { timeout: 60_000 }, async () => {
+  it.skipIf(!isHere)("passes on streams token by token, uploads, sessions and request ids", async () => {
     const gate = deferred<void>();
     let tokens = 0;
     const { service, requests } = await startTestService({

@@ -13,7 +13,7 @@ import { readLines, script } from "../train/support.ts";
 import { trainingSweep } from "./training-sweep.ts";
 
 describe("a sweep of training runs that is killed in the middle of a cell", () => {
-  it("keeps finished cells, resumes the interrupted one and runs the others", { timeout: 90_000 }, async () => {
+  it("keeps finished cells, resumes the interrupted one and runs the others", async () => {
     const { service } = await startTestService({ engine: { script, bases: await testBase() } });
     const dir = await temporaryDirectory();
     const [first, second, third] = ["groupSize-2_seed-0", "groupSize-3_seed-0", "groupSize-4_seed-0"] as const;

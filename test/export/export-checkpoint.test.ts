@@ -60,38 +60,34 @@ const maxDifference = (a: readonly Float32Array[], b: readonly Float32Array[]): 
 
 const FILES = ["checkpoint.json", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
 
-test(
-  "a fully trained model and a merged adapter, loaded as base models, give the trained log-probabilities",
-  { timeout: 30_000 },
-  async () => {
-    const [whole, merged, peft] = ["whole", "merged", "peft"].map((name) => join(directory, name)) as [string, string, string];
-    expect(await exportCheckpoint(full, whole)).toMatchObject({
-      path: whole,
-      format: "huggingface",
-      dtype: "float32",
-      step: 1,
-      files: FILES,
-    });
-    expect(await exportCheckpoint(adapted, merged, { step: 1 })).toMatchObject({
-      model: "local/demo/adapted",
-      baseModel: BASE,
-      files: FILES,
-      warnings: [],
-    });
-    const { files } = await exportCheckpoint(adapted, peft, { format: "peft" });
-    expect(files).toEqual(["adapter_config.json", "adapter_model.safetensors", "checkpoint.json"]);
+test("a fully trained model and a merged adapter, loaded as base models, give the trained log-probabilities", async () => {
+  const [whole, merged, peft] = ["whole", "merged", "peft"].map((name) => join(directory, name)) as [string, string, string];
+  expect(await exportCheckpoint(full, whole)).toMatchObject({
+    path: whole,
+    format: "huggingface",
+    dtype: "float32",
+    step: 1,
+    files: FILES,
+  });
+  expect(await exportCheckpoint(adapted, merged, { step: 1 })).toMatchObject({
+    model: "local/demo/adapted",
+    baseModel: BASE,
+    files: FILES,
+    warnings: [],
+  });
+  const { files } = await exportCheckpoint(adapted, peft, { format: "peft" });
+  expect(files).toEqual(["adapter_config.json", "adapter_model.safetensors", "checkpoint.json"]);
 
-    const downloaded = join(directory, "downloaded");
-    await (await full.checkpoint()).download(downloaded);
-    const [exported, sent] = await Promise.all([whole, downloaded].map((path) => readFile(join(path, "model.safetensors"))));
-    expect(exported!.equals(sent!)).toBe(true);
-    const ofAdapter = await logprobs(TINY, peft);
-    expect(maxDifference(await logprobs(merged), ofAdapter)).toBeLessThan(1e-4);
-    expect(maxDifference(await logprobs(TINY), ofAdapter)).toBeGreaterThan(0.1);
-    const chat = [{ role: "user", content: "hello" }];
-    expect((await loadTokenizer(merged)).renderChat(chat)).toBe((await loadTokenizer(TINY)).renderChat(chat));
-  },
-);
+  const downloaded = join(directory, "downloaded");
+  await (await full.checkpoint()).download(downloaded);
+  const [exported, sent] = await Promise.all([whole, downloaded].map((path) => readFile(join(path, "model.safetensors"))));
+  expect(exported!.equals(sent!)).toBe(true);
+  const ofAdapter = await logprobs(TINY, peft);
+  expect(maxDifference(await logprobs(merged), ofAdapter)).toBeLessThan(1e-4);
+  expect(maxDifference(await logprobs(TINY), ofAdapter)).toBeGreaterThan(0.1);
+  const chat = [{ role: "user", content: "hello" }];
+  expect((await loadTokenizer(merged)).renderChat(chat)).toBe((await loadTokenizer(TINY)).renderChat(chat));
+});
 
 test("bfloat16 and float16 halve the file, and the configuration names the type", async () => {
   for (const dtype of ["bfloat16", "float16"] as const) {

@@ -25,7 +25,7 @@ function expectTokens(model: string, texts: readonly Text[]): void {
 }
 
 // Skipped without llama.cpp, which has no npm package and takes minutes to build.
-describe.skipIf(!hasLlamaCpp)("llama.cpp (skipped without the Python package llama-cpp-python)", { timeout: 60_000 }, () => {
+describe.skipIf(!hasLlamaCpp)("llama.cpp (skipped without the Python package llama-cpp-python)", () => {
   test.each(["llama3", "llama-biased", "qwen2", "qwen3", "smollm3"])(
     "gives the log-probabilities of transformers for %s, without an adapter, with a merged one, and with one in a file of its own",
     async (name) => {

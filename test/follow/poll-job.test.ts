@@ -158,7 +158,7 @@ describe("pollJob over the events route", () => {
     const reason = new Error("enough");
     const { source, signals } = scripted({ events: [page(started), page()] });
     const ending = follow(pollJob(source, JOB, { ...fast, signal: controller.signal }));
-    await vi.waitFor(() => expect(signals.length).toBeGreaterThan(1));
+    await expect.poll(() => signals.length).toBeGreaterThan(1);
     controller.abort(reason);
     expect((await ending).error).toBe(reason);
     const seen = signals.length;

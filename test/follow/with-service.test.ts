@@ -52,7 +52,7 @@ describe("the library on the embedded service", () => {
     const sft = await model.trainSft(url, { batchSize: 3, learningRate: 1e-3, epochs: 2 });
     await expect(sft.done()).resolves.toMatchObject({ step: before + 2, metrics: { loss: expect.any(Number) as number } });
     expect((await model.checkpoints()).map(({ step }) => step)).toEqual([before, before + 1, before + 2]);
-  }, 30_000);
+  });
 
   it("reads back the content of an artifact", async () => {
     const { service } = await open();
@@ -64,7 +64,7 @@ describe("the library on the embedded service", () => {
     expect(Buffer.from(await service.artifacts.readFile(version.id, "deep/a file.txt")).toString()).toBe("hällo");
     await expect(service.artifacts.putFile(version.id, "late.txt", "x")).rejects.toMatchObject({ status: 409 });
     await expect(service.artifacts.putFile(version.id, "../up.txt", "x")).rejects.toMatchObject({ code: "E_ARGUMENT", param: "path" });
-  }, 30_000);
+  });
 
   it("creates one job for one idempotency key", async () => {
     const { service, model } = await open();
@@ -74,7 +74,7 @@ describe("the library on the embedded service", () => {
     await jobs[0]?.done();
     expect(await model.step()).toBe(1);
     expect(service.features).toEqual({ jobEvents: true, idempotencyKeys: true });
-  }, 30_000);
+  });
 
   it("errors with JobCancelledError for a cancelled job", async () => {
     const { model } = await open({
@@ -89,7 +89,7 @@ describe("the library on the embedded service", () => {
     const ending = job.done().catch((error: unknown) => error);
     await job.cancel();
     expect(await ending).toMatchObject({ code: "E_JOB_CANCELLED", jobId: job.id });
-  }, 30_000);
+  });
 
   it("streams over the same connection", async () => {
     const { service, model } = await open();
@@ -105,5 +105,5 @@ describe("the library on the embedded service", () => {
       text += chunk.choices[0]?.delta.content ?? "";
     }
     expect(text).not.toBe("");
-  }, 30_000);
+  });
 });

@@ -6,7 +6,7 @@ import { connect, type Model } from "../../src/index.ts";
 import { startService } from "../../src/service/index.ts";
 import { BASE, temporaryDirectory, uploadExamples } from "./support.ts";
 
-test("a downloaded and imported adapter and a fork give the same output as the trained adapter", { timeout: 60_000 }, async () => {
+test("a downloaded and imported adapter and a fork give the same output as the trained adapter", async () => {
   const running = await startService({ dataDir: await temporaryDirectory() });
   onTestFinished(() => running.close({ graceMs: 0 }));
   const service = await connect({ baseUrl: running.url, apiKey: running.apiKey });

@@ -97,7 +97,7 @@ describe.skipIf(whyNoS3 !== null)(`a killed service with an S3 storage${whyNoS3 
       expect(await verifyDataDirectory(elsewhere)).toMatchObject({ missing: [], damaged: [], unknown: [] });
       const service = await startTestService({ dataDir: elsewhere, engine: { bases } });
       for (const { id } of (await service.ok("GET", RL_JOBS)).data) {
-        await vi.waitFor(async () => expect((await service.ok("GET", `${RL_JOBS}/${id}`)).status).toBe("succeeded"), { timeout: 60_000 });
+        await expect.poll(async () => (await service.ok("GET", `${RL_JOBS}/${id}`)).status).toBe("succeeded");
       }
       let checkpoints = 0;
       for (const model of (await service.ok("GET", MODELS)).data) {

@@ -86,7 +86,7 @@ for (const { by, isBroker, missing } of DISPATCHERS)
       const acknowledged: string[] = [];
       for (let kill = 0; kill < KILLS; kill++) {
         const before = await finished();
-        await expect.poll(finished, { timeout: 60_000 }).toBeGreaterThan(before);
+        await expect.poll(finished).toBeGreaterThan(before);
         const [victim] = workers.splice(kill % workers.length, 1);
         victim!.child.kill("SIGKILL");
         await victim!.exited;
@@ -99,10 +99,10 @@ for (const { by, isBroker, missing } of DISPATCHERS)
         workers.push(startWorker(address, ...flags));
       }
       await expect.poll(finished, { timeout: 120_000 }).toBe(GROUPS * GROUP_SIZE);
-      if (queue !== null) await expect.poll(queue.count, { timeout: 60_000 }).toBe(0);
+      if (queue !== null) await expect.poll(queue.count).toBe(0);
       for (const worker of workers) {
         // A worker that is still starting would end without an event.
-        await expect.poll(() => worker.events.length, { timeout: 60_000 }).toBeGreaterThan(0);
+        await expect.poll(() => worker.events.length).toBeGreaterThan(0);
         worker.child.kill("SIGTERM");
       }
       for (const worker of workers) {

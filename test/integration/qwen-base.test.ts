@@ -47,4 +47,4 @@ test("a Qwen 3 model learns an answer with reasoning, as an adapter and in full"
     await job.done();
     expect(await say()).toEqual([ANSWER, "stop"]);
   }
-}, 60_000);
+});

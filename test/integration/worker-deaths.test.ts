@@ -22,7 +22,7 @@ import {
 const STEPS = 12;
 const BATCH = 8;
 /** Time that a restart and what follows it may take at most. */
-const DEADLINE_MS = 30_000;
+const DEADLINE_MS = 60_000;
 
 interface Host {
   readonly service: RunningService;

@@ -13,7 +13,7 @@ import { importsOf, loadedBy } from "./imports.ts";
 
 /** Maximum number of files that `import "whetstone"` opens; one file per module would be about a hundred more. */
 const MAX_ROOT_FILES = 49;
-const PROGRAM_TIMEOUT_MS = 60_000;
+const PROGRAM_TIMEOUT_MS = 110_000;
 
 /** Output file of the build. */
 interface Output {

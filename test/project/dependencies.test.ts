@@ -50,7 +50,7 @@ describe("dependencies", () => {
     });
     expect(stderr).not.toContain("EBADENGINE");
     expect(status).toBe(0);
-  }, 60_000);
+  });
 
   it("run no install script except the listed ones", () => {
     const withScript = Object.entries(lock.packages).flatMap(([path, entry]) =>

@@ -23,7 +23,7 @@ async function lines(file: string, args: readonly string[], env: Readonly<Record
 }
 
 describe("the single-file loops", () => {
-  it("rl-loop.ts completes on the embedded service", { timeout: 60_000 }, async () => {
+  it("rl-loop.ts completes on the embedded service", async () => {
     const printed = await lines("recipes/rl-loop.ts", ["2", "4", "4"]);
     expect(printed).toEqual([
       expect.stringMatching(/^step 0 {2}reward [\d.]+ ± [\d.]+ {2}checkpoint 1 {2}loss -?[\d.]+$/),
@@ -31,7 +31,7 @@ describe("the single-file loops", () => {
     ]);
   });
 
-  it("rl-loop.ts completes on a service with only the nine routes", { timeout: 60_000 }, async () => {
+  it("rl-loop.ts completes on a service with only the nine routes", async () => {
     const server = await startNineRoutesServer();
     onTestFinished(() => server.close());
     const printed = await lines("recipes/rl-loop.ts", ["2", "16", "8"], {
@@ -53,7 +53,7 @@ describe("the single-file loops", () => {
     );
   });
 
-  it("sft-loop.ts completes on the embedded service", { timeout: 60_000 }, async () => {
+  it("sft-loop.ts completes on the embedded service", async () => {
     const printed = await lines("recipes/sft-loop.ts", ["2", "32", "8"]);
     expect(printed.map((line) => /^job \d {2}checkpoint \d {2}loss/.exec(line)?.[0])).toEqual([
       "job 0  checkpoint 1  loss",
@@ -71,7 +71,7 @@ describe("the single-file loops", () => {
     ]);
   });
 
-  it("fine-tuning-loop.ts completes on the embedded service", { timeout: 60_000 }, async () => {
+  it("fine-tuning-loop.ts completes on the embedded service", async () => {
     const printed = await lines("recipes/fine-tuning-loop.ts", ["64", "16", "8"]);
     expect(printed).toEqual([
       expect.stringMatching(/^supervised {5}\d of 8 exact \([\d.]+\)$/),

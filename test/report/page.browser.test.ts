@@ -234,7 +234,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
       document.body.insertAdjacentHTML("beforeend", '<img src="https://evil.example/x.png" onerror="window.hacked = 3">');
       document.body.append(Object.assign(document.createElement("script"), { textContent: "window.hacked = 4" }));
     `);
-    await expect.poll(() => opened.errors.length, { timeout: 10_000 }).toBeGreaterThanOrEqual(3);
+    await expect.poll(() => opened.errors.length).toBeGreaterThanOrEqual(3);
     expect(await opened.page.evaluate(() => Reflect.get(globalThis, "hacked") as unknown)).toBeUndefined();
     expect(opened.errors.join("\n")).toMatch(/Content Security Policy/);
     // Blocked requests are reported too.

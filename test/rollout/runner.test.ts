@@ -125,7 +125,7 @@ describe("concurrencyBy", () => {
       },
       { groupSize: 2, concurrency: 4, concurrencyBy: { key: (scenario: string) => scenario, limit: 2 } },
     );
-    await vi.waitFor(() => expect(done).toEqual(["b", "b"]));
+    await expect.poll(() => done).toEqual(["b", "b"]);
     isOpen.resolve();
     expect(await run).toHaveLength(4);
     expect(most).toEqual({ a: 2, b: 2 });

@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { deferred } from "../../src/base/util/deferred.ts";
 import { createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, type TestService, statePath } from "./support.ts";
 
@@ -102,6 +102,6 @@ test("keeps the optimizer state of the newest checkpoint only", async () => {
   await train(service, id, 2);
   const namesOf = async (step: number) => (await readdir(statePath(service.service.dataDir, id, step))).sort();
   // Dropped after the commit that anybody can see.
-  await vi.waitFor(async () => expect(await namesOf(1)).toEqual(["model.safetensors", "state.json"]));
+  await expect.poll(() => namesOf(1)).toEqual(["model.safetensors", "state.json"]);
   expect(await namesOf(2)).toEqual(["model.safetensors", "optimizer.safetensors", "state.json"]);
 });

@@ -194,7 +194,7 @@ test("the background verification logs rotten, missing and unread files, and ski
     SELECT '0', 999, entity, model_id, type, status, config, committed_steps, attempts, cancel_requested, created_at, '{}}' FROM jobs WHERE id = '${jobId}'`);
   database.close();
   const service = await start();
-  await expect.poll(() => loggedDamage(service), { timeout: 20_000 }).toHaveLength(3);
+  await expect.poll(() => loggedDamage(service)).toHaveLength(3);
   expect(new Set(loggedDamage(service))).toEqual(new Set([...rotten, report]));
   expect(service.log).toContainEqual(expect.objectContaining({ level: "error", message: "Stored files cannot be verified" }));
 });
@@ -208,7 +208,7 @@ test("the background verification reads no faster than its rate, and ends with t
   const state = statePath(given.dataDir, id, 1);
   for (const name of ["model.safetensors", "optimizer.safetensors", "state.json"]) await rot(join(state, name));
   const service = await given.start();
-  await expect.poll(() => loggedDamage(service), { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(() => loggedDamage(service)).toHaveLength(1);
   for (let request = 0; request < 5; request++) await service.ok("GET", MODELS);
   await service.service.close();
   expect(loggedDamage(service)).toHaveLength(1);

@@ -2,7 +2,7 @@
 import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { sql } from "kysely";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { EngineError } from "../../src/base/errors.ts";
 import { openTestStore, onSqlite } from "../support/postgres.ts";
 import { deferred } from "../../src/base/util/deferred.ts";
@@ -103,7 +103,7 @@ test("a job that waits for disk space can be cancelled, and the next job runs", 
   const first = await startRlJob(service, id);
   const second = await startRlJob(service, id);
   gate.resolve();
-  await vi.waitFor(() => expect(messages(service)).toHaveLength(1), { timeout: 10_000 });
+  await expect.poll(() => messages(service)).toHaveLength(1);
   expect((await service.ok("POST", `${RL_JOBS}/${first}/cancel`)).status).toBe("cancelled");
   isFull = false;
   expect((await finishedEvents(service, second)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
@@ -121,12 +121,9 @@ test.skipIf(!canMount)("resumes the queue in order after a full disk has space a
   const jobs = [await startRlJob(service, id), await startRlJob(service, id), await startRlJob(service, id)];
   await disk.fill();
   gate.resolve();
-  await vi.waitFor(
-    () => expect(messages(service)).toContain("Disk space is low: uploads, new models and new jobs are refused, and queued jobs wait"),
-    {
-      timeout: 10_000,
-    },
-  );
+  await expect
+    .poll(() => messages(service))
+    .toContain("Disk space is low: uploads, new models and new jobs are refused, and queued jobs wait");
   const statuses = async () => Promise.all(jobs.map(async (job) => (await service.ok("GET", `${RL_JOBS}/${job}`)).status));
   expect(await statuses()).toEqual(["running", "queued", "queued"]);
   await disk.empty();

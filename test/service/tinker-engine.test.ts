@@ -17,7 +17,7 @@ beforeAll(async () => {
   behind = await createOnnxEngine({ baseModels });
   for (const reduction of ["sum", "sequence-mean"] as const)
     servers[reduction] = await startTinkerServer({ engine: behind, base: "whetstone-tiny", baseName: "/models/whetstone-tiny", reduction });
-}, 60_000);
+});
 afterAll(async () => {
   for (const server of Object.values(servers)) await server.close();
   await behind.close();
@@ -102,5 +102,5 @@ describe.each(["sum", "sequence-mean"] as const)("losses by %s", (reduction) => 
     expect(await sampled(last, second.call)).toEqual(after);
     const refused = await second.call("POST", "/v1/chat/completions", { messages, frequency_penalty: 1 });
     expect(refused).toMatchObject({ status: 400, body: { error: { param: "frequency_penalty" } } });
-  }, 60_000);
+  });
 });

@@ -53,7 +53,7 @@ async function end(service: RunningService, id: string): Promise<{ status: strin
     const { status, step, error_message } = await json(service, "GET", `${RL_JOBS}/${id}`);
     return status === "queued" || status === "running" ? null : { status, step, error_message };
   };
-  await expect.poll(settled, { timeout: 60_000 }).not.toBeNull();
+  await expect.poll(settled).not.toBeNull();
   return (await settled())!;
 }
 

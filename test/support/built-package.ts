@@ -23,7 +23,7 @@ export interface ProgramResult {
 /** Runs a program of Node in a directory. A failure to exit within the time limit has the code NaN. */
 export function runNode(cwd: string, ...args: readonly string[]): Promise<ProgramResult> {
   return new Promise((done) => {
-    execFile(process.execPath, args, { cwd, timeout: 60_000 }, (error, stdout, stderr) => {
+    execFile(process.execPath, args, { cwd, timeout: 110_000 }, (error, stdout, stderr) => {
       done({ code: error === null ? 0 : Number(error.code ?? Number.NaN), stdout, stderr });
     });
   });

@@ -23,7 +23,7 @@ function register(): void {
 /** Returns the ended spans whose name starts with `prefix`, once there are `count`. */
 async function spans(prefix: string, count: number): Promise<ReadableSpan[]> {
   const found = () => exporter.getFinishedSpans().filter(({ name }) => name.startsWith(prefix));
-  await expect.poll(() => found().length, { timeout: 10_000 }).toBe(count);
+  await expect.poll(() => found().length).toBe(count);
   return found();
 }
 

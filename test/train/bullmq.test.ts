@@ -44,20 +44,20 @@ test("addresses and queue names that BullMQ cannot use are rejected", () => {
 test("a worker reports a server that it cannot reach, without the password, and waits for it", async () => {
   const { service } = await setUp();
   const { events } = startWorker({ service, broker: bullmq({ connection: "redis://me:secret@127.0.0.1:1" }) });
-  await expect.poll(() => events.filter(({ type }) => type === "service-unavailable").length, { timeout: 20_000 }).toBeGreaterThan(1);
+  await expect.poll(() => events.filter(({ type }) => type === "service-unavailable").length).toBeGreaterThan(1);
   const messages = events.map((event) => (event.type === "service-unavailable" ? event.message : ""));
   expect(messages).toContainEqual(expect.stringMatching(/^Redis at 127\.0\.0\.1:1 cannot be used: .*ECONNREFUSED/u));
   expect(messages.join()).not.toContain("secret");
-}, 30_000);
+});
 
-describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null ? "" : `: ${missingRedis}`}`, { timeout: 60_000 }, () => {
+describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null ? "" : `: ${missingRedis}`}`, () => {
   test("has a job per rollout with ids only, until the run ends", async () => {
     const { service, model, runDir } = await setUp();
     const { broker, queue, count } = temporaryQueue();
     const controller = new AbortController();
     const settings = { model, environment, runDir, steps: 1, scenariosPerStep: 2, groupSize: 3, report: false };
     const run = trainRl({ ...settings, workers: broker, signal: controller.signal } as TrainRlOptions<Scenario>);
-    await expect.poll(count, { timeout: 20_000 }).toBe(6);
+    await expect.poll(count).toBe(6);
     const [plan] = await service.rolloutPlans.list();
     const jobs = await queue.getJobs(["wait"]);
     expect(jobs.map(({ data }) => data as unknown)).toEqual(
@@ -78,12 +78,12 @@ describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null
     expect(await count()).toBe(0);
   });
 
-  test("gets lost jobs again from the run", { timeout: 90_000 }, async () => {
+  test("gets lost jobs again from the run", async () => {
     const { service, model, runDir } = await setUp();
     const { broker, queue, count } = temporaryQueue();
     const settings = { model, environment, runDir, steps: 1, scenariosPerStep: 2, groupSize: 2, report: false };
     const run = trainRl({ ...settings, workers: broker } as TrainRlOptions<Scenario>);
-    await expect.poll(count, { timeout: 20_000 }).toBe(4);
+    await expect.poll(count).toBe(4);
     await queue.obliterate({ force: true });
     await queue.resume();
     startWorker({ service, broker });
@@ -100,13 +100,13 @@ describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null
     const received = await vanished.receive({ waitSeconds: 5, signal: new AbortController().signal });
     expect(received?.message).toMatchObject({ planId: plan.id, group: 0, index: 0 });
     const { events } = startWorker({ service, broker, leaseSeconds: 3 });
-    await expect.poll(() => finishedOf(service, plan), { timeout: 20_000 }).toBe(2);
+    await expect.poll(() => finishedOf(service, plan)).toBe(2);
     await expect.poll(count).toBe(0);
     // The job belongs to the worker, or is gone.
     await received?.complete();
     // Jobs of finished rollouts are discarded.
     await sendRollouts(broker, plan, [0, 1]);
-    await expect.poll(count, { timeout: 10_000 }).toBe(0);
+    await expect.poll(count).toBe(0);
     expect(events.filter(({ type }) => type === "rollout-deliver")).toHaveLength(2);
     expect(await finishedOf(service, plan)).toBe(2);
   });
@@ -128,7 +128,7 @@ describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null
     expect(tasks).toHaveLength(1);
     await sendRollouts(broker, plan, [0]);
     const { events } = startWorker({ service, broker });
-    await expect.poll(() => finishedOf(service, plan), { timeout: 20_000 }).toBe(1);
+    await expect.poll(() => finishedOf(service, plan)).toBe(1);
     await expect.poll(count).toBe(0);
     expect(events.filter(({ type }) => type === "rollout-deliver")).toHaveLength(1);
   });
@@ -151,12 +151,12 @@ describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null
       },
     });
     startWorker({ service, broker, environments: [gated], concurrency: 2 });
-    await expect.poll(() => running, { timeout: 10_000 }).toBe(2);
+    await expect.poll(() => running).toBe(2);
     // Time in which a worker without a limit would fetch further jobs.
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(await queue.getJobCounts("active", "wait")).toEqual({ active: 2, wait: 4 });
     open();
-    await expect.poll(() => finishedOf(service, plan), { timeout: 20_000 }).toBe(6);
+    await expect.poll(() => finishedOf(service, plan)).toBe(6);
     expect(most).toBe(2);
   });
 
@@ -167,7 +167,7 @@ describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null
     const plan = await createPlan(service, ["a"]);
     await sendRollouts(broker, plan, [0]);
     startWorker({ service, broker });
-    await expect.poll(() => finishedOf(service, plan), { timeout: 20_000 }).toBe(1);
+    await expect.poll(() => finishedOf(service, plan)).toBe(1);
     expect((await queue.getJobs(["failed"])).map(({ failedReason }) => failedReason)).toEqual(["The job names no rollout"]);
   });
 

@@ -138,13 +138,13 @@ for (const { name, missing, open } of DISPATCHERS)
       }
     });
 
-    test("a run that is aborted cancels its plan, and continues with another one", { timeout: 60_000 }, async () => {
+    test("a run that is aborted cancels its plan, and continues with another one", async () => {
       const { service, model, runDir } = await setUp();
       const { workers, broker } = open();
       const controller = new AbortController();
       const settings = { ...SETTINGS, model, runDir, environment, steps: 1, workers, evaluation: undefined } as TrainRlOptions<Scenario>;
       const run = trainRl({ ...settings, signal: controller.signal });
-      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks, { timeout: 20_000 }).toBe(12);
+      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks).toBe(12);
       controller.abort(new Error("enough"));
       await expect(run.done).rejects.toThrow("enough");
       expect((await service.rolloutPlans.list()).map(({ status }) => status)).toEqual(["cancelled"]);
@@ -152,7 +152,7 @@ for (const { name, missing, open } of DISPATCHERS)
       expect(await trainRl(settings).done).toMatchObject({ reason: "completed", steps: 1 });
     });
 
-    test("a run that was killed continues with the plan that it had", { timeout: 60_000 }, async () => {
+    test("a run that was killed continues with the plan that it had", async () => {
       const { service, model, runDir } = await setUp();
       const { workers, broker, send } = open();
       const settings = { ...SETTINGS, model, environment, steps: 1, workers, evaluation: undefined } as TrainRlOptions<Scenario>;
@@ -161,7 +161,7 @@ for (const { name, missing, open } of DISPATCHERS)
       const { cancel } = service.rolloutPlans;
       service.rolloutPlans.cancel = () => Promise.reject(new Error("killed"));
       const run = trainRl({ ...settings, runDir, signal: abandoned.signal });
-      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks, { timeout: 20_000 }).toBe(12);
+      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks).toBe(12);
       abandoned.abort(new Error("killed"));
       await expect(run.done).rejects.toThrow("killed");
       service.rolloutPlans.cancel = cancel;
@@ -170,14 +170,14 @@ for (const { name, missing, open } of DISPATCHERS)
       await send(plan!, [0, 1, 2, 3]);
       const played: WorkerEvent[] = [];
       const { stop } = startWorkers(service, 1, { broker, onEvent: (event) => void played.push(event) });
-      await expect.poll(async () => (await service.rolloutPlans.get(plan!.id)).finished, { timeout: 20_000 }).toBe(12);
+      await expect.poll(async () => (await service.rolloutPlans.get(plan!.id)).finished).toBe(12);
       await stop();
       const resumed = trainRl({ ...settings, runDir });
       expect(await resumed.done).toMatchObject({ reason: "completed" });
       expect(played.filter(({ type }) => type === "rollout-deliver")).toHaveLength(12);
     });
 
-    test("a run whose stored rollouts are gone sends its trajectories", { timeout: 60_000 }, async () => {
+    test("a run whose stored rollouts are gone sends its trajectories", async () => {
       const { service, model, runDir } = await setUp();
       const { workers, broker } = open();
       startWorkers(service, 1, { broker });
@@ -190,7 +190,7 @@ for (const { name, missing, open } of DISPATCHERS)
       expect(await run.done).toMatchObject({ reason: "completed", checkpointStep: 1 });
     });
 
-    test("more failed rollouts than allowed end the run and cancel its plan", { timeout: 60_000 }, async () => {
+    test("more failed rollouts than allowed end the run and cancel its plan", async () => {
       const { service, model, runDir } = await setUp();
       const { workers, broker } = open();
       const failing = defineEnvironment<Scenario>({
@@ -215,7 +215,7 @@ for (const { name, missing, open } of DISPATCHERS)
       await expect(trainRl(other).done).rejects.toMatchObject({ code: "E_ARGUMENT", param: "workers" });
     });
 
-    test("a worker with other files is refused while a run waits, unless it had tasks before", { timeout: 60_000 }, async () => {
+    test("a worker with other files is refused while a run waits, unless it had tasks before", async () => {
       const { service, model, runDir } = await setUp();
       const { workers, broker } = open();
       const folder = await mkdtemp(join(tmpdir(), "whetstone-versions-"));
@@ -226,7 +226,7 @@ for (const { name, missing, open } of DISPATCHERS)
       const before = await contentHash(versioned);
       const controller = new AbortController();
       const run = trainRl({ model, runDir, environment: versioned, steps: 1, workers, report: false, signal: controller.signal });
-      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks ?? 0, { timeout: 20_000 }).toBeGreaterThan(0);
+      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks ?? 0).toBeGreaterThan(0);
       // A change of an imported file is another version.
       await writeFile(join(folder, "helper.ts"), "export const factor = 2;\n");
       expect(await contentHash(versioned)).not.toBe(before);
@@ -240,7 +240,7 @@ for (const { name, missing, open } of DISPATCHERS)
       expect(await recorded(run).catch(() => [])).toBeDefined();
     });
 
-    test("a worker ends by itself without tasks, and releases its rollouts when it is stopped", { timeout: 60_000 }, async () => {
+    test("a worker ends by itself without tasks, and releases its rollouts when it is stopped", async () => {
       const { service } = await setUp();
       const { broker, send, count } = open();
       expect(await runWorker({ service, environments: [environment], broker, idleExitMs: 50 })).toMatchObject({
@@ -262,7 +262,7 @@ for (const { name, missing, open } of DISPATCHERS)
       await send(plan, [0]);
       const controller = new AbortController();
       const worker = runWorker({ service, environments: [slow], broker, concurrency: 2, signal: controller.signal, graceMs: 100 });
-      await expect.poll(() => started.length, { timeout: 20_000 }).toBe(2);
+      await expect.poll(() => started.length).toBe(2);
       controller.abort();
       expect(await worker).toMatchObject({ reason: "stopped", delivered: 0, released: 2 });
       if (broker !== undefined) expect(await count()).toBe(3);
@@ -270,7 +270,7 @@ for (const { name, missing, open } of DISPATCHERS)
       expect(tasks).toHaveLength(3);
     });
 
-    test("a worker stops rollouts of a cancelled plan, and continues with others", { timeout: 60_000 }, async () => {
+    test("a worker stops rollouts of a cancelled plan, and continues with others", async () => {
       const { service } = await setUp();
       const { broker, send, count } = open();
       let aborted = 0;
@@ -304,16 +304,16 @@ for (const { name, missing, open } of DISPATCHERS)
       const long = await create("long");
       const events: WorkerEvent[] = [];
       startWorkers(service, 1, { broker, environments: [waiting], leaseSeconds: 3, onEvent: (event) => void events.push(event) });
-      await expect.poll(() => started.has("long"), { timeout: 20_000 }).toBe(true);
+      await expect.poll(() => started.has("long")).toBe(true);
       await service.rolloutPlans.cancel(long);
       const short = await create("short");
-      await expect.poll(async () => (await service.rolloutPlans.get(short)).finished, { timeout: 20_000 }).toBe(2);
+      await expect.poll(async () => (await service.rolloutPlans.get(short)).finished).toBe(2);
       expect(aborted).toBe(2);
       expect(events.filter(({ type }) => type === "rollout-lose")).toHaveLength(2);
       await expect.poll(count).toBe(0);
     });
 
-    test("a worker keeps its rollouts while the service is restarted", { timeout: 60_000 }, async () => {
+    test("a worker keeps its rollouts while the service is restarted", async () => {
       const { broker, send } = open();
       const { startTestService } = await import("../../src/testing/index.ts");
       const dataDir = await mkdtemp(join(tmpdir(), "whetstone-restart-"));
@@ -342,11 +342,11 @@ for (const { name, missing, open } of DISPATCHERS)
       await service.rolloutPlans.addGroups(plan.id, [{ group: 0, scenario: { id: "a" } }]);
       await send(plan, [0]);
       const { stop } = startWorkers(service, 1, { broker, environments: [gated], concurrency: 4 });
-      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks, { timeout: 20_000 }).toBe(4);
+      await expect.poll(async () => (await service.rolloutPlans.list())[0]?.tasks).toBe(4);
       await running.close({ graceMs: 0 });
       isOpen = true;
       running = await startTestService({ dataDir, port, answer: () => "a" });
-      await expect.poll(async () => (await service.rolloutPlans.get(plan.id).catch(() => null))?.finished, { timeout: 30_000 }).toBe(4);
+      await expect.poll(async () => (await service.rolloutPlans.get(plan.id).catch(() => null))?.finished).toBe(4);
       await stop();
       await running.close({ graceMs: 0 });
     });

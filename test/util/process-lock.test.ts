@@ -74,7 +74,7 @@ describe("the lock of a directory", () => {
     expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   });
 
-  it("of a dead process is taken over by one of several processes", { timeout: 60_000 }, async () => {
+  it("of a dead process is taken over by one of several processes", async () => {
     const directory = await temporaryDirectory();
     const execArgv = ["--conditions=whetstone/source", "--import", "tsx"];
     const holders = Array.from({ length: 4 }, () => fork(join(import.meta.dirname, "../support/lock-holder.ts"), { execArgv }));

@@ -4,7 +4,7 @@ import { parrot, type ConformanceCase } from "../case.ts";
 import { fuzz, FUZZ_RUNS } from "../fuzz.ts";
 
 /** Polling options until a server has accepted a request or noticed a disconnect. */
-const SOON = { timeout: 20_000, interval: 20 };
+const SOON = { timeout: 60_000, interval: 20 };
 const SAY = { seed: 5, max_tokens: 24, ignore_eos: true };
 const contentOf = (chunks: readonly any[]): string =>
   chunks.flatMap((chunk) => chunk.choices.map((choice: any) => choice.delta.content ?? "")).join("");

@@ -15,7 +15,7 @@ export interface ConformanceOptions {
 export function engineConformance(
   name: string,
   start: () => Promise<Subject>,
-  { timeoutMs: timeout = 60_000, missing = null }: ConformanceOptions = {},
+  { timeoutMs: timeout = 120_000, missing = null }: ConformanceOptions = {},
 ): void {
   describe.skipIf(missing !== null)(`${name}${missing === null ? "" : `: ${missing}`}`, { timeout }, () => {
     let subject: Subject | undefined;

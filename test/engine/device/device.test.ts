@@ -172,7 +172,7 @@ describe.skipIf(missingAdapter !== null)(
       await expect(running).rejects.toMatchObject({ code: "E_UNAVAILABLE" });
       expect(engine.holds!(policy)).toBe(false);
       expect(engine.holds!(model)).toBe(false);
-      await vi.waitFor(() => expect(engine.workers!().every(({ state, restarts }) => state === "running" && restarts === 1)).toBe(true));
+      await expect.poll(() => engine.workers!().every(({ state, restarts }) => state === "running" && restarts === 1)).toBe(true);
       expect(deaths).toHaveLength(2);
       expect(deaths[0]).toMatch(/device-\w+: .*SIGKILL$/);
       expect(await sample(await engine.loadPolicy({ base: "oracle" }))).toEqual(expected);

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { createReferenceEngine } from "../../../src/testing/index.ts";
 import { createTinkerEngine } from "../../../src/engine/tinker/engine.ts";
 import { capabilitiesAnswer } from "../../../src/engine/tinker/answers.ts";
@@ -143,7 +143,7 @@ describe("a model", () => {
     await expect(creating).rejects.toBe(reason);
     expect(paths).not.toContain("unload_model");
     isHeld = false;
-    await vi.waitFor(() => expect(paths).toContain("unload_model"), 10_000);
+    await expect.poll(() => paths).toContain("unload_model");
   });
 
   it("is rejected with the original error if it cannot be unloaded", async () => {
@@ -179,7 +179,7 @@ describe("a session", () => {
     const session = await TinkerSession.open(transport, 100);
     onTestFinished(() => session.close());
     expect([session.id, session.next(), session.next()]).toEqual(["session 0", 0, 1]);
-    await vi.waitFor(() => expect(session.id).toBe("session 1"), 10_000);
+    await expect.poll(() => session.id).toBe("session 1");
     expect(session.next()).toBe(2);
   });
 });
@@ -192,7 +192,7 @@ describe("closing", () => {
       answer(503, {})(request, response);
     });
     const waiting = transport.get("get_server_capabilities", capabilitiesAnswer).catch((error: unknown) => error);
-    await vi.waitFor(() => expect(isAsked).toBe(true), 10_000);
+    await expect.poll(() => isAsked).toBe(true);
     await transport.close();
     expect(await waiting).toMatchObject({ code: "E_ENGINE", message: expect.stringContaining("closed") as string });
     await expect(transport.future("1", "Sample")).rejects.toThrow("closed");

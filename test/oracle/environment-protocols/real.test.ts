@@ -34,13 +34,11 @@ async function startServer(python: string, script: string): Promise<string> {
   started.push(spawn(python, [scriptPath(script), String(port)], { stdio: "ignore" }));
   const url = `http://127.0.0.1:${port}`;
   await expect
-    .poll(
-      () =>
-        fetch(`${url}/health`).then(
-          ({ ok }) => ok,
-          () => false,
-        ),
-      { timeout: 60_000 },
+    .poll(() =>
+      fetch(`${url}/health`).then(
+        ({ ok }) => ok,
+        () => false,
+      ),
     )
     .toBe(true);
   return url;

@@ -16,14 +16,14 @@ beforeAll(async () => {
   service = await connect({ dataDir });
   const model = await service.models.create({ project: "test", name: "agent", baseModel: "whetstone-tiny" });
   policy = await model.policy(0);
-}, 60_000);
+});
 
 afterAll(async () => {
   await service?.close();
   await rm(dataDir, { recursive: true, force: true });
 });
 
-it("runs the tool call of the shipped model; the next prompt continues its tokens exactly", { timeout: 60_000 }, async () => {
+it("runs the tool call of the shipped model; the next prompt continues its tokens exactly", async () => {
   const inputs: string[] = [];
   const find = defineTool({
     name: "find",

@@ -136,7 +136,7 @@ describe("a stream", () => {
       await stream!.getReader().read();
       leave.abort();
     }
-    await vi.waitFor(() => expect(ended).toBe(paths.length), { timeout: 10_000 });
+    await expect.poll(() => ended).toBe(paths.length);
   });
 
   it("of a response is not stored if the client disconnects", async () => {
@@ -158,7 +158,7 @@ describe("a stream", () => {
     const { value } = await stream!.getReader().read();
     const [id] = /resp_[0-9a-f]+/u.exec(new TextDecoder().decode(value))!;
     leave.abort();
-    await vi.waitFor(() => expect(hasEnded).toBe(true), { timeout: 10_000 });
+    await expect.poll(() => hasEnded).toBe(true);
     expect(await test.call("GET", `/v1/responses/${id}`)).toMatchObject({ status: 404, body: { error: { error_code: "E_NOT_FOUND" } } });
   });
 

@@ -10,7 +10,7 @@ test("the first call of a request starts at once, further calls wait for time sl
   const gate = new Promise<void>((resolve) => (open = resolve));
   const enter = vi.spyOn(server.slices, "enter").mockReturnValue(gate);
   const answering = server.post({ prompt: ["one", "two", "three"], max_tokens: 1 }, { path: "/v1/completions" });
-  await vi.waitFor(() => expect(server.openLeases()).toBe(1));
+  await expect.poll(() => server.openLeases()).toBe(1);
   for (let turn = 0; turn < 20; turn++) await setImmediate();
   expect(server.openLeases()).toBe(1);
   open();

@@ -129,7 +129,7 @@ test("prompts of an entity have a salt of its own in the prefix cache, which no 
   expect(await saltOf(session.key)).toBe(first);
 });
 
-test("no entity finds the prompt of another one in the prefix cache of the embedded engine", { timeout: 60_000 }, async () => {
+test("no entity finds the prompt of another one in the prefix cache of the embedded engine", async () => {
   const running = await startService({ dataDir: await temporaryDirectory(), hub: null, limits: { chat: { reportCachedTokens: true } } });
   onTestFinished(() => running.close({ graceMs: 0 }));
   const send = async (path: string, key: string, body: object) => {

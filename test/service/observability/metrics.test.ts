@@ -15,7 +15,7 @@ async function scrape({ call }: TestService): Promise<string> {
 
 /** Waits for a job to end. */
 async function ended({ ok }: TestService, id: string): Promise<void> {
-  await expect.poll(async () => (await ok("GET", `/v1/preview/training-jobs/${id}`)).status, { timeout: 10_000 }).toBe("succeeded");
+  await expect.poll(async () => (await ok("GET", `/v1/preview/training-jobs/${id}`)).status).toBe("succeeded");
 }
 
 describe("GET /metrics", () => {

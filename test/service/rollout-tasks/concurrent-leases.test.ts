@@ -36,7 +36,6 @@ test(`${TASKS} tasks are leased once each by concurrent workers of a service on 
 
 describe.skipIf(missingPostgres !== null)(
   `two services on one Postgres database${missingPostgres === null ? "" : `: ${missingPostgres}`}`,
-  { timeout: 60_000 },
   () => {
     async function startTwo(): Promise<{ readonly services: readonly [TestService, TestService]; readonly database: string }> {
       const [dataDir, database] = [await temporaryDirectory(), temporarySchema()];

@@ -4,7 +4,7 @@ import { createPlan, deliver, lease, outcomePath, PLANS, trajectoryOf } from "./
 
 /** Ends a job and returns its events. */
 async function done(service: Awaited<ReturnType<typeof startTestService>>, id: string): Promise<any> {
-  await expect.poll(async () => (await service.ok("GET", `${RL_JOBS}/${id}`)).status, { timeout: 20_000 }).toMatch(/succeeded|failed/u);
+  await expect.poll(async () => (await service.ok("GET", `${RL_JOBS}/${id}`)).status).toMatch(/succeeded|failed/u);
   return service.ok("GET", `${RL_JOBS}/${id}`);
 }
 

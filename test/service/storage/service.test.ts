@@ -144,12 +144,8 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
     expect(await service.call("GET", "/ready")).toMatchObject({ status: 503, body: { parts: { storage: { status: "unavailable" } } } });
     expect((await service.ok("GET", `${ARTIFACTS}/${version.id}`)).files).toEqual([]);
     const job = await service.ok("POST", SFT_JOBS, { model_id: id, training_data_url: url });
-    await vi.waitFor(
-      () => expect(service.log.map(({ message }) => message)).toContainEqual(expect.stringContaining("cannot reach the storage")),
-      {
-        timeout: 30_000,
-      },
-    );
+    const messages = () => service.log.map(({ message }) => message);
+    await expect.poll(messages).toContainEqual(expect.stringContaining("cannot reach the storage"));
     proxy.faults.isDown = false;
     expect(await ended(service, job.id)).toMatchObject({ status: "succeeded", step: 1 });
     expect((await service.call("PUT", `${ARTIFACTS}/${version.id}/files/a.bin`, "contents")).status).toBe(200);
@@ -167,7 +163,7 @@ describe.skipIf(whyNoS3 !== null)(`a service with an S3 storage${whyNoS3 === nul
     for (const index of [0, 1, 2, 3]) {
       expect(await service.ok("GET", `${ARTIFACTS}/${version.id}/files/${index}.bin`)).toBe(`${index}`.repeat(2500));
     }
-    await vi.waitFor(async () => expect((await onDisk()).length).toBeLessThanOrEqual(2));
+    await expect.poll(async () => (await onDisk()).length).toBeLessThanOrEqual(2);
   });
 
   test("replaces a damaged copy, and reports a damaged or missing object", async () => {

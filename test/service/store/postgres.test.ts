@@ -83,7 +83,7 @@ describe.skipIf(missingPostgres !== null)(
         const provider = { getMigrations: () => Promise.resolve(MIGRATIONS) };
         const migrator = new Migrator({ db, provider, migrationTableSchema: address.schema! });
         // The migrator fails while another test drops a schema.
-        await expect.poll(async () => (await migrator.migrateTo(name)).error, { timeout: 20_000 }).toBeUndefined();
+        await expect.poll(async () => (await migrator.migrateTo(name)).error).toBeUndefined();
         await db.destroy();
         const store = await openPostgres(url);
         const { rows } = await sql<{ name: string }>`select name from kysely_migration order by name`.execute(store);

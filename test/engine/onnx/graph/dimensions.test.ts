@@ -59,7 +59,7 @@ async function wrongValues(graph: Graph, feeds: Tensors): Promise<string[]> {
   });
 }
 
-test.each(MODELS)("%s: training and sampling compute the declared shapes", { timeout: 60_000 }, async (directory) => {
+test.each(MODELS)("%s: training and sampling compute the declared shapes", async (directory) => {
   const graphs = new Map<Program, { readonly graph: Graph; readonly name: string }>();
   const checked: string[] = [];
   const wrong: string[] = [];

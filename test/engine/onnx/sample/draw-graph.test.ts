@@ -77,7 +77,7 @@ const devices: readonly (readonly [string, () => Device, boolean])[] = [
   ["webgpu", () => webgpu(), missingAdapter !== null],
 ];
 describe.each(devices)("on the device %s", (_, create, isMissing) => {
-  describe.skipIf(isMissing)("a token drawn in a graph", { timeout: 60_000 }, () => {
+  describe.skipIf(isMissing)("a token drawn in a graph", () => {
     // One block; whole blocks of 512, 256 and 128; padded ones.
     test.each([1, 7, 512, 513, 1000, 2048, 1280, 1664, 20_011])("follows the definition with %i tokens", async (V) => {
       const rows = Array.from({ length: 48 }, (_r, row): DrawnRow => ({

@@ -28,7 +28,7 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
     await forward.prepare("decode", weightsOf(65 + i), false, false);
   }
   expect(compile).toHaveBeenCalledTimes(21);
-  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(21 - 16));
+  await expect.poll(() => release).toHaveBeenCalledTimes(21 - 16);
   await forward.prepare("decode", weightsOf(65), false, false);
   expect(compile).toHaveBeenCalledTimes(22);
 });
@@ -48,9 +48,9 @@ test("frees a program that holds weights for another one on the same weights onc
   vi.advanceTimersByTime(11_000);
   await forward.prepare("decode", weights, true, false);
   await forward.prepare("prompt", weights, true, false);
-  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(1));
+  await expect.poll(() => release).toHaveBeenCalledTimes(1);
   forward.forget(weights);
-  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(3));
+  await expect.poll(() => release).toHaveBeenCalledTimes(3);
   expect(compile).toHaveBeenCalledTimes(3);
 });
 
@@ -67,7 +67,7 @@ test("frees the programs that hold weights of a large model on request, and none
   const forward = new Forward({ ...hostGraphs(1), isPrepared: () => true });
   for (const weights of [small, large]) await forward.prepare("decode", weights, false, false);
   forward.freeIdle();
-  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(1));
+  await expect.poll(() => release).toHaveBeenCalledTimes(1);
   for (const weights of [small, large]) await forward.prepare("decode", weights, false, false);
   expect(compile).toHaveBeenCalledTimes(3);
 });

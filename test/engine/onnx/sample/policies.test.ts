@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { Program, type Tensors } from "../../../../src/engine/onnx/runtime/program.ts";
 import { hostWeights, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import { PublishedPolicies, type PublishedPolicy, type Weights } from "../../../../src/engine/onnx/sample/policies.ts";
@@ -87,10 +87,11 @@ test("a sampler holds no weights after the release of its last policy", async ()
   const isHeld = () => weights?.deref() !== undefined;
   expect(isHeld()).toBe(true);
   sampler.releasePolicy("p");
-  await vi.waitFor(() => {
+  const isHeldAfterCollection = () => {
     collect();
-    expect(isHeld()).toBe(false);
-  });
+    return isHeld();
+  };
+  await expect.poll(isHeldAfterCollection).toBe(false);
   // The sampler still answers after the release.
   expect(() => sampler.releasePolicy("p")).not.toThrow();
 });

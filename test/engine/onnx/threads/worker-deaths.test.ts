@@ -9,7 +9,7 @@ import { ROOT } from "../../../project/files.ts";
 import { HelperThread } from "../../../../src/engine/onnx/threads/helper-thread.ts";
 
 const TINY = join(ROOT, "models/whetstone-tiny");
-const DEADLINE_MS = 30_000;
+const DEADLINE_MS = 60_000;
 
 /** Threads started by the test, in the order of their start. */
 function startedWorkers(): readonly Worker[] {

@@ -109,116 +109,110 @@ const done = () => Promise.resolve();
 const addEntity = (name: string) => `insert into entities (entity, limits) values ('${name}', '{}')`;
 const tablesIn = (url: string) => queryPostgres(url, "select tablename from pg_tables where schemaname = current_schema()");
 
-describe.skipIf(missingPostgres !== null)(
-  `with Postgres${missingPostgres === null ? "" : `: ${missingPostgres}`}`,
-  { timeout: 60_000 },
-  () => {
-    test("every row of every table is the same after a copy to SQLite, and after a copy back", async () => {
-      const url = await filledTables();
-      const expected = await rowsOfPostgres(url);
-      for (const [table, rows] of Object.entries(expected)) expect(rows.length, table).toBeGreaterThanOrEqual(ROWS);
-      const path = await toSqlite(url);
-      expect(await rowsOfSqlite(path)).toEqual(expected);
-      const back = temporarySchema();
-      await copyToPostgres(path, { url: back, beforeCommit: done });
-      expect(await rowsOfPostgres(back)).toEqual(expected);
-    });
+describe.skipIf(missingPostgres !== null)(`with Postgres${missingPostgres === null ? "" : `: ${missingPostgres}`}`, () => {
+  test("every row of every table is the same after a copy to SQLite, and after a copy back", async () => {
+    const url = await filledTables();
+    const expected = await rowsOfPostgres(url);
+    for (const [table, rows] of Object.entries(expected)) expect(rows.length, table).toBeGreaterThanOrEqual(ROWS);
+    const path = await toSqlite(url);
+    expect(await rowsOfSqlite(path)).toEqual(expected);
+    const back = temporarySchema();
+    await copyToPostgres(path, { url: back, beforeCommit: done });
+    expect(await rowsOfPostgres(back)).toEqual(expected);
+  });
 
-    test("no column has a number that the database generates: a copy would have to continue its sequence", async () => {
-      const columns = await columnsOf(await emptyTables());
-      const generated = columns.filter((column) => column.is_identity === "YES" || column.column_default?.includes("nextval"));
-      expect(generated).toEqual([]);
-    });
+  test("no column has a number that the database generates: a copy would have to continue its sequence", async () => {
+    const columns = await columnsOf(await emptyTables());
+    const generated = columns.filter((column) => column.is_identity === "YES" || column.column_default?.includes("nextval"));
+    expect(generated).toEqual([]);
+  });
 
-    test("a copy has the rows at the start of its snapshot, without waiting for or delaying a change", async () => {
-      const url = await emptyTables();
-      await queryPostgres(url, addEntity("before"));
-      const path = await toSqlite(url, () => queryPostgres(url, addEntity("after")));
-      expect((await rowsOfSqlite(path))["entities"]).toEqual(['[["entity","before"],["limits","{}"]]']);
-    });
+  test("a copy has the rows at the start of its snapshot, without waiting for or delaying a change", async () => {
+    const url = await emptyTables();
+    await queryPostgres(url, addEntity("before"));
+    const path = await toSqlite(url, () => queryPostgres(url, addEntity("after")));
+    expect((await rowsOfSqlite(path))["entities"]).toEqual(['[["entity","before"],["limits","{}"]]']);
+  });
 
-    test("a copy of tables of an earlier version has the tables of that version", async () => {
-      const url = await emptyTables();
-      await queryPostgres(url, "delete from kysely_migration where name >= '0008'");
-      const tables = Object.keys(await rowsOfSqlite(await toSqlite(url)));
-      expect(tables).toEqual(expect.arrayContaining(["models", "files"]));
-      expect(tables).not.toContain("api_keys");
-    });
+  test("a copy of tables of an earlier version has the tables of that version", async () => {
+    const url = await emptyTables();
+    await queryPostgres(url, "delete from kysely_migration where name >= '0008'");
+    const tables = Object.keys(await rowsOfSqlite(await toSqlite(url)));
+    expect(tables).toEqual(expect.arrayContaining(["models", "files"]));
+    expect(tables).not.toContain("api_keys");
+  });
 
-    test("many rows, and rows of several megabytes, are copied in several pages and insertions", async () => {
-      const url = await emptyTables();
-      await queryPostgres(url, "insert into entities select 'e' || n, repeat('x', 100) from generate_series(1, 2500) n");
-      await queryPostgres(url, "insert into entities select 'large' || n, repeat('ü', 3000000) from generate_series(1, 3) n");
-      const path = await toSqlite(url);
-      const back = temporarySchema();
-      await copyToPostgres(path, { url: back, beforeCommit: done });
-      const [row] = await queryPostgres(back, "select count(*) as count, sum(length(limits)) as sum from entities");
-      expect(row).toEqual({ count: 2503, sum: 250_000 + 9_000_000 });
-    });
+  test("many rows, and rows of several megabytes, are copied in several pages and insertions", async () => {
+    const url = await emptyTables();
+    await queryPostgres(url, "insert into entities select 'e' || n, repeat('x', 100) from generate_series(1, 2500) n");
+    await queryPostgres(url, "insert into entities select 'large' || n, repeat('ü', 3000000) from generate_series(1, 3) n");
+    const path = await toSqlite(url);
+    const back = temporarySchema();
+    await copyToPostgres(path, { url: back, beforeCommit: done });
+    const [row] = await queryPostgres(back, "select count(*) as count, sum(length(limits)) as sum from entities");
+    expect(row).toEqual({ count: 2503, sum: 250_000 + 9_000_000 });
+  });
 
-    test("a database with tables is refused by their names, and not changed", async () => {
-      const [url, path] = [temporarySchema(), await sqliteFile(addEntity("a"))];
-      await copyToPostgres(path, { url, beforeCommit: done });
-      const refused = {
-        code: "E_CONFIG",
-        param: "database",
-        message: expect.stringMatching(
-          /^Expected no tables in the schema '\w+' of .*, found \d+: api_keys, .* and \d+ more\. Nothing was/u,
-        ),
-      };
-      await expect(requireEmptyPostgres(url)).rejects.toMatchObject(refused);
-      await expect(copyToPostgres(path, { url, beforeCommit: done })).rejects.toMatchObject(refused);
-      expect((await rowsOfPostgres(url))["entities"]).toHaveLength(1);
-    });
+  test("a database with tables is refused by their names, and not changed", async () => {
+    const [url, path] = [temporarySchema(), await sqliteFile(addEntity("a"))];
+    await copyToPostgres(path, { url, beforeCommit: done });
+    const refused = {
+      code: "E_CONFIG",
+      param: "database",
+      message: expect.stringMatching(/^Expected no tables in the schema '\w+' of .*, found \d+: api_keys, .* and \d+ more\. Nothing was/u),
+    };
+    await expect(requireEmptyPostgres(url)).rejects.toMatchObject(refused);
+    await expect(copyToPostgres(path, { url, beforeCommit: done })).rejects.toMatchObject(refused);
+    expect((await rowsOfPostgres(url))["entities"]).toHaveLength(1);
+  });
 
-    test.each([
-      [
-        "text that Postgres cannot store",
-        addEntity("a' || char(0) || 'b"),
-        done,
-        "'entities' of the backup, found: text with the character U+0000",
-      ],
-      ["a number that is too large", "update transaction_count set count = 3000000000", done, "'transaction_count'"],
-      ["an error before the commit", addEntity("a"), () => Promise.reject(new Error("the disk fails")), "the disk fails"],
-    ])("%s leaves no table", async (_, change, beforeCommit, message) => {
+  test.each([
+    [
+      "text that Postgres cannot store",
+      addEntity("a' || char(0) || 'b"),
+      done,
+      "'entities' of the backup, found: text with the character U+0000",
+    ],
+    ["a number that is too large", "update transaction_count set count = 3000000000", done, "'transaction_count'"],
+    ["an error before the commit", addEntity("a"), () => Promise.reject(new Error("the disk fails")), "the disk fails"],
+  ])("%s leaves no table", async (_, change, beforeCommit, message) => {
+    const url = temporarySchema();
+    const path = await sqliteFile(change);
+    await expect(copyToPostgres(path, { url, beforeCommit })).rejects.toThrow(message);
+    expect(await tablesIn(url)).toEqual([]);
+  });
+
+  test.each(["cut", "forward and cut"] as const)(
+    "a connection that is lost at the commit (%s) leaves no table or all rows, and the result says which",
+    async (verdict) => {
       const url = temporarySchema();
-      const path = await sqliteFile(change);
-      await expect(copyToPostgres(path, { url, beforeCommit })).rejects.toThrow(message);
-      expect(await tablesIn(url)).toEqual([]);
-    });
+      const { proxy, database } = await startPostgresProxy(url);
+      const path = await sqliteFile(addEntity("a"));
+      proxy.judge = (data) => (data.includes("commit\0") ? verdict : "forward");
+      const copied = copyToPostgres(path, { url: database, beforeCommit: done });
+      if (verdict === "cut") await expect(copied).rejects.toMatchObject({ code: "E_UNAVAILABLE" });
+      else await copied;
+      expect((await tablesIn(url)).length > 0).toBe(verdict !== "cut");
+    },
+  );
 
-    test.each(["cut", "forward and cut"] as const)(
-      "a connection that is lost at the commit (%s) leaves no table or all rows, and the result says which",
-      async (verdict) => {
-        const url = temporarySchema();
-        const { proxy, database } = await startPostgresProxy(url);
-        const path = await sqliteFile(addEntity("a"));
-        proxy.judge = (data) => (data.includes("commit\0") ? verdict : "forward");
-        const copied = copyToPostgres(path, { url: database, beforeCommit: done });
-        if (verdict === "cut") await expect(copied).rejects.toMatchObject({ code: "E_UNAVAILABLE" });
-        else await copied;
-        expect((await tablesIn(url)).length > 0).toBe(verdict !== "cut");
-      },
+  test("a user without the right to create tables gets an error that names the schema", async () => {
+    const url = temporarySchema();
+    const schema = new URL(url).searchParams.get("schema");
+    const role = `${schema}_user`;
+    for (const statement of [`create schema ${schema}`, `create role ${role} login`, `grant usage on schema ${schema} to ${role}`])
+      await queryPostgres(url, statement);
+    const address = new URL(url);
+    address.username = role;
+    const copied = copyToPostgres(await sqliteFile(addEntity("a")), { url: address.href, beforeCommit: done }).catch(
+      (error: unknown) => error,
     );
-
-    test("a user without the right to create tables gets an error that names the schema", async () => {
-      const url = temporarySchema();
-      const schema = new URL(url).searchParams.get("schema");
-      const role = `${schema}_user`;
-      for (const statement of [`create schema ${schema}`, `create role ${role} login`, `grant usage on schema ${schema} to ${role}`])
-        await queryPostgres(url, statement);
-      const address = new URL(url);
-      address.username = role;
-      const copied = copyToPostgres(await sqliteFile(addEntity("a")), { url: address.href, beforeCommit: done }).catch(
-        (error: unknown) => error,
-      );
-      const error = await copied;
-      for (const statement of [`revoke all on schema ${schema} from ${role}`, `drop role ${role}`]) await queryPostgres(url, statement);
-      expect(error).toMatchObject({
-        code: "E_CONFIG",
-        param: "database",
-        message: expect.stringContaining(`Expected the right to create tables in the schema '${schema}'`),
-      });
+    const error = await copied;
+    for (const statement of [`revoke all on schema ${schema} from ${role}`, `drop role ${role}`]) await queryPostgres(url, statement);
+    expect(error).toMatchObject({
+      code: "E_CONFIG",
+      param: "database",
+      message: expect.stringContaining(`Expected the right to create tables in the schema '${schema}'`),
     });
-  },
-);
+  });
+});
