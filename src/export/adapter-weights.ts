@@ -1,9 +1,9 @@
 /** Adapter to export: the matrices of a directory in PEFT layout, checked against the configuration of the base model. */
 import { join } from "node:path";
-import { ADAPTER_CONFIG_FILE, readAdapterConfig } from "../engine/onnx/model/adapter-config.ts";
+import { readAdapterConfig } from "../engine/onnx/model/adapter-config.ts";
 import type { ModelConfig } from "../engine/onnx/model/config.ts";
 import { type Adapter, adapterLayout } from "../engine/onnx/model/parameters.ts";
-import { ADAPTER_FILE, checkAdapter } from "../engine/onnx/model/peft.ts";
+import { ADAPTER_CONFIG_FILE, ADAPTER_FILE, checkAdapter } from "../engine/onnx/model/peft.ts";
 import { openSafetensors, type OpenSafetensors } from "../engine/onnx/model/safetensors.ts";
 import { first, getOrThrow, itemAt } from "../base/util/values.ts";
 

@@ -88,6 +88,14 @@ describe("the built JavaScript", () => {
     expect(opened("index.js").size).toBeLessThanOrEqual(MAX_ROOT_FILES);
   });
 
+  it.each(["trainer", "helper", "sampler"])("loads few packages for a thread of the engine: %s", (thread) => {
+    const files = [...opened(`engine/onnx/threads/${thread}-worker.js`)].map((path) => outputs[path]!);
+    const imports = files.flatMap((file) => file.imports).filter(({ kind, external }) => kind === "import-statement" && external);
+    const packages = new Set(imports.map(({ path }) => path).filter((path) => !path.startsWith("node:")));
+    // Others, Zod and the tokenizer among them, would more than double the time that each thread takes to start.
+    expect([...packages].toSorted()).toEqual(["@bufbuild/protobuf/wire"]);
+  });
+
   it.each([...entries])("loads for %s only the modules and packages that the source loads at once", (_, source) => {
     const files = [...opened(builtFrom(source))].map((path) => outputs[path]!);
     const modules = loadedBy(source);

@@ -4,13 +4,15 @@
  */
 import { Handover } from "../../base/util/worker-rpc.ts";
 import type { TokenizerSource } from "../models/tokenizers.ts";
-import { checkValidator, violationOf } from "./answer/output-validation.ts";
 import { schemasOf, type OutputCheck } from "./generate/output-check.ts";
 import { compileOutput, type OutputGrammarOptions } from "./generate/output-grammar.ts";
 import { encodePrompt, type PromptText } from "./prompt/encode-prompt.ts";
 import { renderText } from "./prompt/render-text.ts";
 import type { OutputRequest } from "./request/output-request.ts";
 import type { PromptRequest } from "./request/prompt-request.ts";
+
+/** Loads ajv with the first schema, because it has a hundred modules. */
+const loadValidation = () => import("./answer/output-validation.ts");
 
 /** Creates the tasks of a thread. `ChatWork` calls them; each one is documented at the function that it runs. */
 export function createChatTasks(tokenizers: TokenizerSource) {
@@ -28,9 +30,13 @@ export function createChatTasks(tokenizers: TokenizerSource) {
       return { text: JSON.stringify(grammar), states, check };
     },
 
-    checkValidators: (check: OutputCheck): void => schemasOf(check).forEach(checkValidator),
+    checkValidators: async (check: OutputCheck): Promise<void> => {
+      const { checkValidator } = await loadValidation();
+      for (const schema of schemasOf(check)) checkValidator(schema);
+    },
 
-    validate: ({ schema, text }: { readonly schema: string; readonly text: string }): string | null => violationOf(schema, text),
+    validate: async ({ schema, text }: { readonly schema: string; readonly text: string }): Promise<string | null> =>
+      (await loadValidation()).violationOf(schema, text),
   } as const;
 }
 

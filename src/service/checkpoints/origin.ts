@@ -24,8 +24,8 @@ import { modelDirectory, storedModel } from "../disk/stored-path.ts";
 import { digestDirectory, type Digests } from "../disk/digests.ts";
 import type { ArtifactFileRow, CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 import { OPTIMIZER_FILE, type Engine } from "../../engine/port.ts";
-import { ADAPTER_CONFIG_FILE, readAdapterConfig } from "../../engine/onnx/model/adapter-config.ts";
-import { ADAPTER_FILE } from "../../engine/onnx/model/peft.ts";
+import { readAdapterConfig } from "../../engine/onnx/model/adapter-config.ts";
+import { ADAPTER_CONFIG_FILE, ADAPTER_FILE } from "../../engine/onnx/model/peft.ts";
 
 /** Initial state of a new model: columns and files of its step 0, and its adapter settings. */
 export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kind" | "metrics"> {

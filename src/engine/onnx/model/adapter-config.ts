@@ -4,9 +4,6 @@ import { z } from "zod";
 import { DataError, UnsupportedError } from "../../../base/errors.ts";
 import type { Adapter } from "./parameters.ts";
 
-/** Name of the settings file in PEFT layout. */
-export const ADAPTER_CONFIG_FILE = "adapter_config.json";
-
 /** Values of a setting that is not used. */
 const empty = z.union([z.literal(false), z.null(), z.array(z.never()), z.record(z.string(), z.never())]).optional();
 

@@ -8,6 +8,8 @@ import { first } from "../../../base/util/values.ts";
 
 /** Name of the weights file in PEFT layout. */
 export const ADAPTER_FILE = "adapter_model.safetensors";
+/** Name of the settings file in PEFT layout, see adapter-config.ts. */
+export const ADAPTER_CONFIG_FILE = "adapter_config.json";
 
 /**
  * Reads an adapter into a flat vector. A linear layer that the adapter does not contain keeps its `A` and gets `B = 0`, so that it

@@ -1,5 +1,5 @@
 /** Grammars of a sampler: vocabularies by model, compiled grammars by their text. */
-import { loadTokenizer, type ChatTokenizer } from "../../../text/tokenizer/index.ts";
+import type { ChatTokenizer } from "../../../text/tokenizer/index.ts";
 import { Lru, remember } from "../../../base/util/lru.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 import { runStepsInSlices } from "../../../base/util/steps.ts";
@@ -54,11 +54,15 @@ export class Grammars {
    * Creates the constraint of a new choice of the model in `directory`. Compiles a new grammar in slices, between which the thread samples.
    */
   async constraint(directory: string, { text, endTokenIds }: GrammarText): Promise<GrammarConstraint> {
-    const load = async (): Promise<Model> => ({
-      vocabulary: textVocabulary(await loadTokenizer(directory)),
-      compiled: new Lru<string, Configurations>(COMPILED),
-      compiling: new Map(),
-    });
+    const load = async (): Promise<Model> => {
+      // Loaded with the first grammar: the tokenizer has as many modules as the rest of a sampler's thread.
+      const { loadTokenizer } = await import("../../../text/tokenizer/index.ts");
+      return {
+        vocabulary: textVocabulary(await loadTokenizer(directory)),
+        compiled: new Lru<string, Configurations>(COMPILED),
+        compiling: new Map(),
+      };
+    };
     const model = await remember(this.#models, directory, load);
     return new GrammarConstraint(await configurationsOf(model, text), model.vocabulary, endTokenIds);
   }
