@@ -19,6 +19,8 @@ afterAll(async () => {
 
 /** Requests per distribution, with 128 choices each. */
 const REQUESTS = 8;
+/** Requests for whole outputs, each of which has an expected value of its own. */
+const FEW_REQUESTS = 4;
 const WIDTH = 128;
 
 async function complete(body: object): Promise<any> {
@@ -40,16 +42,16 @@ interface Output {
 
 const known = new Map<string, Promise<Output[]>>();
 
-/** Returns 1,024 outputs, one for each seed from 0. Equal bodies have equal outputs, which several tests compare with theirs. */
-function outputs(body: object): Promise<Output[]> {
-  const key = JSON.stringify(body);
-  const found = known.get(key) ?? sampled(body);
+/** Returns outputs, one for each seed from 0. Equal bodies have equal outputs, which several tests compare with theirs. */
+function outputs(body: object, requests = REQUESTS): Promise<Output[]> {
+  const key = JSON.stringify({ requests, body });
+  const found = known.get(key) ?? sampled(body, requests);
   known.set(key, found);
   return found;
 }
 
-async function sampled(body: object): Promise<Output[]> {
-  const answers = await Promise.all(Array.from({ length: REQUESTS }, (_, at) => complete({ n: WIDTH, seed: at * WIDTH, ...body })));
+async function sampled(body: object, requests: number): Promise<Output[]> {
+  const answers = await Promise.all(Array.from({ length: requests }, (_, at) => complete({ n: WIDTH, seed: at * WIDTH, ...body })));
   return answers.flatMap(({ choices }) =>
     choices.map((choice: any) => ({ ids: choice.token_ids, text: choice.message.content, finish: choice.finish_reason })),
   );
@@ -218,7 +220,7 @@ describe("the first token follows the distribution that a field derives from the
     ],
   ])("%s: the tokens that start a valid output", async (_name, field, texts) => {
     await expectDistribution(field, beginning(own, texts));
-    const said = await outputs({ ...field, max_tokens: 20 });
+    const said = await outputs({ ...field, max_tokens: 20 }, FEW_REQUESTS);
     const ended = said.filter(({ finish }) => finish === "stop");
     expect(ended.length).toBeGreaterThan(said.length / 2);
     if (_name.endsWith("regex")) expect(ended.every(({ text }) => /^(ab|cd)+$/u.test(text))).toBe(true);
@@ -301,7 +303,8 @@ describe("a later token depends on the previous output", () => {
 });
 
 const LONG = { max_tokens: 16 };
-const plain = await outputs(LONG);
+const longOutputs = (fields: object = {}) => outputs({ ...LONG, ...fields }, FEW_REQUESTS);
+const plain = await longOutputs();
 
 describe("for each seed, a field changes only where the output ends", () => {
   /** Returns the index after the first of `ids` that is in `ends`, or the length. */
@@ -311,32 +314,32 @@ describe("for each seed, a field changes only where the output ends", () => {
   };
 
   it.each(["max_tokens", "max_completion_tokens"])("%s: keeps the first tokens", async (field) => {
-    const short = await outputs({ ...LONG, [field]: 5 });
+    const short = await longOutputs({ [field]: 5 });
     expect(short.map(({ ids }) => ids)).toEqual(plain.map(({ ids }) => ids.slice(0, 5)));
     expect(short.filter(({ finish }) => finish === "length").length).toBeGreaterThan(
       plain.filter(({ finish }) => finish === "length").length,
     );
   });
   it("stop: keeps the text before the string", async () => {
-    const cut = await outputs({ ...LONG, stop: ["e", "th"] });
+    const cut = await longOutputs({ stop: ["e", "th"] });
     for (const [at, { text }] of plain.entries()) {
       const places = [text.indexOf("e"), text.indexOf("th")].filter((place) => place !== -1);
       expect(cut[at]!.text).toBe(text.slice(0, Math.min(text.length, ...places)));
     }
-    expect(cut.filter(({ text }, at) => text !== plain[at]!.text).length).toBeGreaterThan(50);
+    expect(cut.filter(({ text }, at) => text !== plain[at]!.text).length).toBeGreaterThan(plain.length / 20);
   });
   it("include_stop_str_in_output: keeps the string", async () => {
-    const kept = await outputs({ ...LONG, stop: "e", include_stop_str_in_output: true });
+    const kept = await longOutputs({ stop: "e", include_stop_str_in_output: true });
     for (const [at, { text }] of plain.entries())
       expect(kept[at]!.text).toBe(text.includes("e") ? text.slice(0, text.indexOf("e") + 1) : text);
   });
   it("stop_token_ids: keeps the tokens up to and including the stop token", async () => {
     const ends = best.slice(0, 2);
-    const cut = await outputs({ ...LONG, stop_token_ids: ends });
+    const cut = await longOutputs({ stop_token_ids: ends });
     expect(cut.map(({ ids }) => ids)).toEqual(plain.map(({ ids }) => ids.slice(0, until(ids, ends))));
   });
   it("ignore_eos: continues after the end token", async () => {
-    const on = await outputs({ ...LONG, ignore_eos: true });
+    const on = await longOutputs({ ignore_eos: true });
     for (const [at, { ids }] of plain.entries()) {
       expect(on[at]!.ids.slice(0, ids.length)).toEqual(ids);
       expect(on[at]!.ids).toHaveLength(16);
@@ -344,7 +347,7 @@ describe("for each seed, a field changes only where the output ends", () => {
     expect(plain.some(({ ids }) => ids.length < 16)).toBe(true);
   });
   it("repetition_detection: keeps the tokens up to the third repetition", async () => {
-    const cut = await outputs({ ...LONG, repetition_detection: { max_pattern_size: 1, min_count: 3 } });
+    const cut = await longOutputs({ repetition_detection: { max_pattern_size: 1, min_count: 3 } });
     for (const [at, { ids }] of plain.entries()) {
       const third = ids.findIndex((id, place) => place >= 2 && id === ids[place - 1] && id === ids[place - 2] && id !== END);
       expect(cut[at]!.ids).toEqual(third === -1 ? ids : ids.slice(0, third + 1));
@@ -352,17 +355,17 @@ describe("for each seed, a field changes only where the output ends", () => {
   });
   it("seed and n: a choice depends only on its seed; other seeds give other outputs", async () => {
     for (const seed of [0, 77, 500]) expect((await complete({ ...LONG, seed })).choices[0].token_ids).toEqual(plain[seed]!.ids);
-    expect(new Set(plain.map(({ ids }) => ids.join())).size).toBeGreaterThan(200);
-    const later = await outputs({ ...LONG, n: 4, seed: 3 });
+    expect(new Set(plain.map(({ ids }) => ids.join())).size).toBeGreaterThan(150);
+    const later = await outputs({ ...LONG, n: 4, seed: 3 }, 1);
     expect(later.slice(0, 4)).toEqual(plain.slice(3, 7));
   });
   it("logprobs, top_logprobs, prompt_logprobs, user and cache_salt change no token", async () => {
     const asked = { logprobs: true, top_logprobs: 5, prompt_logprobs: 1, user: "me", cache_salt: "salt" };
-    expect(await outputs({ ...LONG, ...asked })).toEqual(plain);
+    expect(await longOutputs(asked)).toEqual(plain);
   });
   it("skip_special_tokens false: shows the end token as text", async () => {
-    const shown = await outputs({ ...LONG, ignore_eos: true, skip_special_tokens: false });
-    const hidden = await outputs({ ...LONG, ignore_eos: true });
+    const shown = await longOutputs({ ignore_eos: true, skip_special_tokens: false });
+    const hidden = await longOutputs({ ignore_eos: true });
     expect(shown.map(({ ids }) => ids)).toEqual(hidden.map(({ ids }) => ids));
     expect(hidden.some(({ text }) => text.includes("<|end|>"))).toBe(false);
     expect(shown.some(({ text }) => text.includes("<|end|>"))).toBe(true);
