@@ -138,7 +138,7 @@ describe("the mask of a JSON schema", () => {
     },
   );
 
-  it("is the same for a grammar whose strings another grammar has shared", () => {
+  it("is the same after another grammar has cached the masks of its strings", () => {
     const cold = new Vocabulary(TOKENS);
     for (const schema of Object.values(SCHEMAS)) {
       const configurations = configurationsOf(schema);

@@ -1,6 +1,6 @@
 /** Limits of a service on requests, memory, jobs, disk space and the age of records, and their defaults. */
 
-/** Limits of a service. */
+/** Limits of a service on sizes, counts and times; each has a default. */
 export interface ServiceLimits {
   /** Max bytes of a JSON body. Most routes have lower limits. @default 64 MiB */
   readonly maxBodyBytes: number;
