@@ -274,12 +274,12 @@ for (const { name, missing, open } of DISPATCHERS)
       const { service } = await setUp();
       const { broker, send, count } = open();
       let aborted = 0;
-      const started = new Set<string>();
+      const started: string[] = [];
       const waiting = defineEnvironment<Scenario>({
         ...environment,
         name: "waiting",
         rollout: async (scenario, context) => {
-          started.add(scenario.id);
+          started.push(scenario.id);
           if (scenario.id !== "long") return tokens.rollout(scenario, context);
           await new Promise((resolve) => context.signal.addEventListener("abort", resolve));
           aborted++;
@@ -304,12 +304,12 @@ for (const { name, missing, open } of DISPATCHERS)
       const long = await create("long");
       const events: WorkerEvent[] = [];
       startWorkers(service, 1, { broker, environments: [waiting], leaseSeconds: 3, onEvent: (event) => void events.push(event) });
-      await expect.poll(() => started.has("long")).toBe(true);
+      await expect.poll(() => started).toEqual(["long", "long"]);
       await service.rolloutPlans.cancel(long);
       const short = await create("short");
       await expect.poll(async () => (await service.rolloutPlans.get(short)).finished).toBe(2);
-      expect(aborted).toBe(2);
-      expect(events.filter(({ type }) => type === "rollout-lose")).toHaveLength(2);
+      await expect.poll(() => aborted).toBe(2);
+      await expect.poll(() => events.filter(({ type }) => type === "rollout-lose").length).toBe(2);
       await expect.poll(count).toBe(0);
     });
 
