@@ -124,10 +124,15 @@ test("records all outputs of a process that outlives the program for a moment", 
   expect(trajectory?.logs).toEqual(["stdout:\nlast\n"]);
 });
 
-test("the program does not get the key of the service", async () => {
+test.each([
+  ["no key of the service", undefined, "none"],
+  ["the key that its `env` sets", { WHETSTONE_API_KEY: "a-key-of-its-own" }, "true"],
+])("the program gets %s", async (_, env, expected) => {
   vi.stubEnv("WHETSTONE_API_KEY", "a-key-of-the-service");
-  const { trajectory } = await play({ command: agent(`await ask(); console.log(process.env.WHETSTONE_API_KEY ?? "none");`) });
-  expect(trajectory?.logs).toEqual(["stdout:\nnone\n"]);
+  // The value itself would be redacted.
+  const program = `await ask(); const key = process.env.WHETSTONE_API_KEY; console.log(key === undefined ? "none" : key === "a-key-of-its-own");`;
+  const { trajectory } = await play({ command: agent(program), env });
+  expect(trajectory?.logs).toEqual([`stdout:\n${expected}\n`]);
 });
 
 function isRunning(pid: number): boolean {
