@@ -68,7 +68,7 @@ class Compiler {
   /** States by their edges; see {@link keyOf}. */
   readonly #byteStates = new Map<number | string, number>();
   // A grammar has few sets of code points, which it repeats.
-  /** Texts of the ranges of sets, which expressions may share. */
+  /** Keys of sets, by the array of their ranges. */
   readonly #rangesKeys = new Map<readonly CodePointRange[], string>();
   /** Encodings of sets by their ranges. */
   readonly #encodings = new Map<string, readonly (readonly ByteRange[])[]>();

@@ -33,8 +33,8 @@ export interface Configuration {
   /** Whether the text may end here. */
   readonly canEnd: boolean;
   /**
-   * First bytes of the ranges of bytes that no edge of the states separates, in ascending order; undefined before the first step. Most
-   * states of a text have one edge, so these ranges take far less memory than a successor for each byte.
+   * Partition of the bytes by the edges of the states: the first byte of each range, in ascending order; all bytes of a range have the same
+   * successor. Undefined before the first step. Most states have one edge, so ranges take less memory than one successor per byte.
    */
   starts: readonly number[] | undefined;
   /** Successor by range; null if no text continues with its bytes, undefined if not computed yet. */
@@ -47,11 +47,11 @@ export interface Configuration {
   /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
   mask: TokenMask | undefined;
   /**
-   * Configuration to which most bytes lead, and from there back to itself, cached by `maskOf`; null if there is none, undefined until
-   * computed.
+   * Loop that most bytes enter: the configuration after the byte, whose own successor by that byte is itself, as for the characters of a
+   * string. Cached by `maskOf`; null without such a loop, undefined until computed.
    */
   base: Configuration | null | undefined;
-  /** Tokens that end inside of the text that follows, if that text is a call, cached by `maskOf`; undefined until computed. */
+  /** Tokens that end inside of the call, if the points are those of `Configurations.inside`. Cached by `maskOf`; undefined until computed. */
   inner: InnerTokens | undefined;
   /**
    * Nodes of the vocabulary's tree whose bytes do not lead back to this configuration, in ascending order, cached by `maskOf`; null if too

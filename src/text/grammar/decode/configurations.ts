@@ -1,6 +1,6 @@
 /**
  * Configurations of a text in a grammar: all automaton states that the text so far may be in, each with its stack of calls. Equal
- * configurations are one object, which caches its successor for each byte, so that most bytes of a text follow a cached transition.
+ * configurations are one object, which caches its successor for each range of bytes, so that most bytes of a text follow a cached transition.
  */
 import { UnsupportedError } from "../../../base/errors.ts";
 import type { Automaton, AutomatonState, ByteEdge } from "./automaton.ts";

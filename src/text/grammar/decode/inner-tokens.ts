@@ -1,10 +1,10 @@
 /**
- * Tokens that end inside of a call. They depend on the state and not on the stack, so they are computed once per set of states, and those
- * of a string once per vocabulary.
+ * Tokens that end inside of a call. They depend on the state and not on the stack, so they are computed once per set of states, and for
+ * strings once per vocabulary.
  *
- * In a string with excluded values, such as a key other than the names of a schema, most bytes lead to the loop of arbitrary characters. If a
- * byte leads from two configurations to the same one, the same tokens with this first byte follow both. So the tokens of such a
- * configuration are those of the loop, except the tokens whose first bytes lead to different configurations.
+ * In a string with excluded values, such as a key other than the names of a schema, most bytes enter the loop of arbitrary characters. Where
+ * a byte has the same successor in two configurations, both allow the same tokens with this first byte. So the mask of such a configuration
+ * starts as a copy of the loop's mask, and only tokens with other successors are computed.
  *
  * @source Guidance AI, "Making Structured Outputs Go Brrr", 2025, for masks of strings that are computed once per vocabulary.
  */
@@ -115,9 +115,8 @@ export class InnerTokenSearch {
   }
 
   /**
-   * Returns the point after the call to walk separately for points with this parent. This is the innermost call, except in a loop such as
-   * that of a string's characters, whose body may be a call: the call that contains the loop and the text after it, so that the call ends
-   * after few tokens.
+   * Returns the point after the call to walk separately for points with this parent: the innermost call, or in a loop with a call as its
+   * body, such as the characters of a string, the call around the loop. The innermost call would end after every character.
    */
   #callerOf(group: readonly Point[], parent: Point | null): Point | null {
     let caller = parent;
@@ -152,8 +151,7 @@ export class InnerTokenSearch {
   }
 
   /**
-   * Returns the configuration to which most bytes lead from `from`, and from there back to itself, such as that of the characters of a
-   * string; null if there is none. Computed once per configuration.
+   * Returns the loop that most bytes enter, see {@link Configuration.base}. Computed once per configuration.
    */
   #baseOf(from: Configuration): Configuration | null {
     if (from.base === undefined) from.base = this.#findBase(from);

@@ -59,7 +59,7 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   };
 }
 
-/** Max bytes of cached tokens inside of calls; those of a string take about 20 KB for 150,000 tokens. */
+/** Max bytes of the cache of tokens inside of calls. The entry of a JSON string has about 20 KB at 150,000 tokens. */
 const MAX_INNER_BYTES = 16 * 1024 * 1024;
 
 /** Max sets of bytes whose nodes are cached; a full cache is emptied. */
