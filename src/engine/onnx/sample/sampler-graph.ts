@@ -147,15 +147,15 @@ function productOfRows(
   const { graph } = x;
   const [, depth, width] = w.shape as [Dim, Dim, Dim];
   const [owners] = index.shape as [Dim];
-  const isJoined = owners === batch;
-  const leading = isJoined ? [] : x.shape.slice(0, -tokens.length - 1).map(() => 1);
+  const hasMatrixPerRow = owners === batch;
+  const leading = hasMatrixPerRow ? [] : x.shape.slice(0, -tokens.length - 1).map(() => 1);
   const dims = [...leading, owners, ...tokens.slice(1).map(() => 1)];
   const picked = graph.recordOne({
     op: "Gather",
-    inputs: [w, isJoined ? index : reshape(index, dims)],
+    inputs: [w, hasMatrixPerRow ? index : reshape(index, dims)],
     attributes: { axis: { int: 0 } },
     output: { shape: [...dims, depth, width] },
   });
-  if (isJoined) return matmul(x, picked);
+  if (hasMatrixPerRow) return matmul(x, picked);
   return graph.recordOne({ op: "MatMul", inputs: [x, picked], output: { shape: [1, ...x.shape.slice(0, -1), width] } });
 }
