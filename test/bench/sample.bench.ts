@@ -5,7 +5,7 @@
  *   npm run bench -- sample [--params tiny|2m|27m|135m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3]
  *     [--lora 16] [--vs torch,transformers,products]
  *
- * `--lora` samples an adapter of this rank on all linear layers, with PEFT on the side of transformers; the other sides sample the base model.
+ * `--lora` samples an adapter of this rank on all linear layers, with PEFT on the side of transformers, the only other side with adapters.
  * The engine's threads are samplers for a small model and threads inside one operation for a large one; the other programs use threads inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
 import { parseArgs } from "node:util";
@@ -130,6 +130,8 @@ export async function run(args: string[]): Promise<void> {
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
   const rank = values.lora === undefined ? null : whole("lora", values.lora);
+  if (rank !== null && (values.vs ?? "transformers") !== "transformers")
+    throw new OptionError(`Expected --lora alone or with --vs transformers, got --vs ${values.vs}`);
   await requireContext(params, prompt + tokens);
   const peers = await availablePeers(values.vs?.split(",") ?? []);
   console.log(
