@@ -52,7 +52,10 @@ test("checkpoints lists, shows and deletes the checkpoints of a model", async ()
   expect(shown.stdout).toContain("local/demo/steps:step1");
   expect(shown.stdout).toContain(jobIds[0]);
   expect(shown.stdout).toMatch(/^ {2}reward\/mean +0\.5$/mu);
-  expect((await runHere("checkpoints", "delete", "demo/steps", "1", "soon", "--yes")).code).toBe(2);
+  for (const steps of ["soon", "3-1", "0-100000"]) {
+    const rejected = await runHere("checkpoints", "delete", "demo/steps", "1", steps, "--yes");
+    expect([rejected.code, rejected.stderr]).toEqual([2, expect.stringContaining("or a range such as 5-9 of at most 100000 steps")]);
+  }
   expect(await json("checkpoints", "delete", "demo/steps", "0-1", "9", "--yes")).toEqual({ deletedCount: 2, notFoundSteps: [9] });
   const none = await runHere("checkpoints", "delete", "demo/steps", "9", "--yes");
   expect([none.code, none.stderr]).toEqual([1, expect.stringContaining("has no checkpoint at these steps")]);
@@ -185,5 +188,7 @@ test.each([
   expect(String(output.read())).toContain("Delete it? [y/N] ");
   expect(process.exitCode ?? 0).toBe(isConfirmed ? 0 : 1);
   process.exitCode = undefined;
+  // The question may be about a revocation, too.
+  expect(logged.mock.calls.join()).toEqual(isConfirmed ? "" : expect.stringContaining("Nothing was changed"));
   logged.mockRestore();
 });

@@ -3,8 +3,12 @@ import { appendFile, mkdtemp, realpath, rm, truncate, stat } from "node:fs/promi
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EventSourceParserStream } from "eventsource-parser/stream";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { deferred } from "../../src/base/util/deferred.ts";
+import { delay } from "../../src/base/util/delay.ts";
 import { createDashboard } from "../../src/lab/dashboard/index.ts";
+import { RunReader } from "../../src/lab/dashboard/run-reader.ts";
+import { Runs } from "../../src/lab/dashboard/runs.ts";
 import { RunDirectory, type RunConfig } from "../../src/run/run-directory.ts";
 
 /** Milliseconds to wait for a message. */
@@ -185,4 +189,22 @@ test("ends its streams when it is closed", async () => {
   await stream.next("runs");
   dashboard.close();
   expect(await stream.read()).toBeNull();
+});
+
+test("a subscriber that joins during a poll starts no second one", async () => {
+  const { root, startRun } = await setUp();
+  await startRun("a");
+  const polled = deferred<boolean>();
+  const refresh = vi.spyOn(RunReader.prototype, "refresh").mockReturnValue(polled.promise);
+  onTestFinished(() => refresh.mockRestore());
+  const runs = new Runs([root], 5);
+  const subscriber = { watched: new Set<string>(), onChange: () => {} };
+  onTestFinished(runs.subscribe(subscriber));
+  await expect.poll(() => refresh.mock.calls.length).toBe(1);
+  onTestFinished(runs.subscribe(subscriber));
+  await delay(50);
+  expect(refresh).toHaveBeenCalledTimes(1);
+  polled.resolve(false);
+  // The search for runs is due again after some time.
+  await expect.poll(() => refresh.mock.calls.length).toBeGreaterThan(1);
 });
