@@ -11,8 +11,8 @@ function isMessagesPath(path: string): boolean {
 }
 
 /**
- * Middleware that converts the error responses of the Messages routes from the service's format, also those of other middleware. Responses
- * in any other format are left as they are.
+ * Middleware that converts error responses of the Messages routes from the service's format to the format of the Messages API, including
+ * errors of other middleware. Responses in any other format are not changed.
  */
 export const messagesErrors: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
   await next();
