@@ -6,6 +6,7 @@
  * gradient nodes, and `writeOnnx` (onnx-writer.ts) serializes the graph.
  */
 import { ShapeError } from "../../../base/errors.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Element types. Ops compute with all except float16 and uint8, types of stored weights: see `graph/lower.ts`. */
 export type DType = "float16" | "float32" | "int32" | "int64" | "uint8" | "bool";
@@ -46,6 +47,7 @@ export interface Node {
   readonly op: string;
   /** Operator domain; "" is the standard ONNX domain. */
   readonly domain: string;
+  /** Operands, then the values that the bodies of the node capture, in the order of {@link standIns}. */
   readonly inputs: readonly Value[];
   readonly outputs: readonly Value[];
   readonly attributes: Readonly<Record<string, Attribute>>;
@@ -101,20 +103,27 @@ export class Graph {
   readonly constants = new Map<Value, ConstantData>();
   /** Named dimensions of at most some hundreds of elements, for which a device may use other kernels. */
   readonly smallDims = new Set<string>();
-  /** Names of the inputs of the surrounding graph that a body reads, see {@link outer}. */
-  readonly outerNames = new Set<string>();
+  /** Values of the surrounding graph that a body reads, by their stand-ins in the body; see {@link capture}. */
+  readonly captured = new Map<Value, Value>();
   readonly #prefix: string;
+  readonly #surrounding: Graph | null;
   readonly #constantCache = new Map<string, Value>();
   readonly #dims = new Map<string, Value>();
   readonly #shapes = new Map<string, Value>();
   #counter = 0;
 
   /**
-   * @param prefix - Prefix of the names of values. The values of a body, which an operator runs as an attribute, need other names than the
-   *   values of the surrounding graph. @default no prefix
+   * @param surrounding - Graph with the operator that runs this graph as a body; see {@link Graph.body}. @default none
+   * @param prefix - Prefix of the names of values. The values of a body need other names than those of the surrounding graph. @default no prefix
    */
-  constructor(prefix = "") {
+  constructor(surrounding: Graph | null = null, prefix = "") {
+    this.#surrounding = surrounding;
     this.#prefix = prefix;
+  }
+
+  /** Returns a graph that an operator of this graph can run as an attribute. */
+  body(): Graph {
+    return new Graph(this, `${this.#prefix}body${this.#counter++}_`);
   }
 
   /** Declares a graph input. The run-time size of a named dimension is read from the first value with it, inputs first. */
@@ -124,10 +133,20 @@ export class Graph {
     return value;
   }
 
-  /** Returns an input of the surrounding graph as a value of this body. */
-  outer({ name, dtype, shape }: Value): Value {
-    this.outerNames.add(name);
-    return { graph: this, name, dtype, shape };
+  /** Returns a name for an input or output of this body, which no other graph has. */
+  nameOf(label: string): string {
+    return this.#prefix + label;
+  }
+
+  /**
+   * Returns a value of the surrounding graph as a value of this body. The node that runs the body has these values as its last inputs.
+   *
+   * @param shape - Shape of the value in this body, whose dimensions may have other names. @default the value's
+   */
+  capture(value: Value, shape = value.shape): Value {
+    const standIn: Value = { graph: this, name: `${this.#prefix}captured_${this.#counter++}`, dtype: value.dtype, shape };
+    this.captured.set(standIn, value);
+    return standIn;
   }
 
   /** Returns a float32 scalar constant; equal scalars are shared. */
@@ -158,26 +177,43 @@ export class Graph {
    * @throws ShapeError `E_SHAPE` if no value has such a dimension.
    */
   dim(name: string): Value {
-    const known = this.#dims.get(name);
-    if (known) return known;
-    for (const value of [...this.inputs, ...this.nodes.flatMap((node) => node.outputs)]) {
+    return getOrInsert(this.#dims, name, () => {
+      if (this.#surrounding?.hasDim(name)) return this.capture(this.#surrounding.dim(name));
+      const value = this.#withDim(name);
+      if (value === undefined) throw new ShapeError(`Expected a value with a dimension named "${name}" in the graph, found none`);
       const axis = value.shape.indexOf(name);
-      if (axis < 0) continue;
-      const size = this.recordOne({
+      return this.recordOne({
         op: "Shape",
         inputs: [value],
         attributes: { start: { int: axis }, end: { int: axis + 1 } },
         output: { shape: [1], dtype: "int64" },
       });
-      this.#dims.set(name, size);
-      return size;
+    });
+  }
+
+  /** Whether this graph or a surrounding one has a value with a dimension of this name. */
+  hasDim(name: string): boolean {
+    return this.#surrounding?.hasDim(name) === true || this.#withDim(name) !== undefined;
+  }
+
+  /** Returns the first value with a dimension of this name. */
+  #withDim(name: string): Value | undefined {
+    const hasName = ({ shape }: Value) => shape.includes(name);
+    const found = this.inputs.find(hasName) ?? [...this.captured.keys()].find(hasName);
+    if (found !== undefined) return found;
+    for (const { outputs } of this.nodes) {
+      const output = outputs.find(hasName);
+      if (output !== undefined) return output;
     }
-    throw new ShapeError(`Expected a value with a dimension named "${name}" in the graph, found none`);
+    return undefined;
   }
 
   /** Returns a shape as an int64 vector; named dimensions are read at run time. */
   shapeVector(shape: readonly Dim[]): Value {
     if (shape.every((dim) => typeof dim === "number")) return this.ints(shape as number[]);
+    const surrounding = this.#surrounding;
+    if (surrounding && shape.every((dim) => typeof dim === "number" || surrounding.hasDim(dim)))
+      return getOrInsert(this.#shapes, shape.join(","), () => this.capture(surrounding.shapeVector(shape)));
     const parts = shape.map((dim) => (typeof dim === "number" ? this.ints([dim]) : this.dim(dim)));
     const [first] = parts;
     if (first && parts.length === 1) return first;
@@ -241,6 +277,11 @@ export class Graph {
     this.#constantCache.set(key, value);
     return value;
   }
+}
+
+/** Returns the stand-ins of the values that the bodies of a node capture. */
+export function standIns(attributes: Node["attributes"]): Value[] {
+  return Object.values(attributes).flatMap((attribute) => ("body" in attribute ? [...attribute.body.captured.keys()] : []));
 }
 
 /** Returns the nodes that an output depends on, in recording order, which is topological. */

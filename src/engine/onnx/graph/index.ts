@@ -3,6 +3,7 @@ export { differentiate, pullback } from "./autodiff.ts";
 export { type Dim, type DType, Graph, type Value } from "./graph.ts";
 export { writeOnnx } from "./onnx-writer.ts";
 export * from "./ops/attention.ts";
+export { branch } from "./ops/branch.ts";
 export { expandTo, reduceSum } from "./ops/broadcast.ts";
 export { cachedAttention, cachedAttentionByRow } from "./ops/cached-attention.ts";
 export * from "./ops/elementwise.ts";

@@ -1,6 +1,7 @@
 /** Serialization of a graph in the ONNX file format. */
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { type Attribute, type ConstantData, type DType, type Graph, liveNodes, type Node, type Value } from "./graph.ts";
+import { type Attribute, type ConstantData, type DType, type Graph, liveNodes, type Node, standIns, type Value } from "./graph.ts";
+import { itemAt } from "../../../base/util/values.ts";
 
 /** Version of the ONNX file format. */
 const IR_VERSION = 10;
@@ -47,13 +48,21 @@ export function writeOnnx(graph: Graph, name: string, constants = NONE): Uint8Ar
   return model.finish();
 }
 
+/** Names of values of the surrounding graph, by their stand-ins in a body. */
+type OuterNames = ReadonlyMap<Value, string>;
+
 /** Writes the fields of a `GraphProto`. */
-function writeGraph(writer: BinaryWriter, graph: Graph, name: string, constants: ReadonlySet<string>): void {
+function writeGraph(
+  writer: BinaryWriter,
+  graph: Graph,
+  name: string,
+  constants: ReadonlySet<string>,
+  outerNames: OuterNames = new Map(),
+): void {
   const nodes = liveNodes(graph);
   const used = new Set(nodes.flatMap((node) => node.inputs));
   for (const value of graph.outputs.values()) used.add(value);
-  const usedInBodies = new Set(nodes.flatMap(bodiesOf).flatMap(({ outerNames }) => [...outerNames]));
-  const nameOf = (value: Value) => graph.directNames.get(value) ?? value.name;
+  const nameOf = (value: Value) => outerNames.get(value) ?? graph.directNames.get(value) ?? value.name;
   for (const node of nodes) message(writer, 1, (inner) => writeNode(inner, node, nameOf));
   // Each other output gets the requested name through an Identity node, because the value may have another name.
   for (const [output, value] of graph.outputs)
@@ -61,7 +70,7 @@ function writeGraph(writer: BinaryWriter, graph: Graph, name: string, constants:
   writer.tag(2, WireType.LengthDelimited).string(name);
   for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
   for (const input of graph.inputs) {
-    if (!used.has(input) && !usedInBodies.has(input.name)) continue;
+    if (!used.has(input)) continue;
     if (constants.has(input.name)) message(writer, 5, (inner) => writeExternalTensor(inner, input));
     else message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
   }
@@ -69,11 +78,6 @@ function writeGraph(writer: BinaryWriter, graph: Graph, name: string, constants:
   for (const value of nodes.flatMap((node) => node.outputs))
     if (value.dtype === "float32" && !graph.directNames.has(value))
       message(writer, 13, (inner) => writeValueInfo(inner, value.name, value));
-}
-
-/** Returns the bodies that a node runs. */
-function bodiesOf({ attributes }: Node): Graph[] {
-  return Object.values(attributes).flatMap((attribute) => ("body" in attribute ? [attribute.body] : []));
 }
 
 /** Writes a nested message; `body` writes its fields. */
@@ -84,10 +88,13 @@ function message(writer: BinaryWriter, field: number, body: (writer: BinaryWrite
 }
 
 function writeNode(writer: BinaryWriter, node: Node, nameOf: (value: Value) => string): void {
-  for (const input of node.inputs) writer.tag(1, WireType.LengthDelimited).string(nameOf(input));
+  const captured = standIns(node.attributes);
+  const operands = node.inputs.length - captured.length;
+  const outerNames = new Map(captured.map((standIn, i) => [standIn, nameOf(itemAt(node.inputs, operands + i))]));
+  for (const input of node.inputs.slice(0, operands)) writer.tag(1, WireType.LengthDelimited).string(nameOf(input));
   for (const output of node.outputs) writer.tag(2, WireType.LengthDelimited).string(nameOf(output));
   writer.tag(4, WireType.LengthDelimited).string(node.op);
-  for (const [name, attribute] of Object.entries(node.attributes)) message(writer, 5, (inner) => writeAttribute(inner, name, attribute));
+  for (const [name, attribute] of Object.entries(node.attributes)) message(writer, 5, (inner) => writeAttribute(inner, name, attribute, outerNames));
   if (node.domain !== "") writer.tag(7, WireType.LengthDelimited).string(node.domain);
 }
 
@@ -97,7 +104,7 @@ function writeAlias(writer: BinaryWriter, input: string, output: string): void {
   writer.tag(4, WireType.LengthDelimited).string("Identity");
 }
 
-function writeAttribute(writer: BinaryWriter, name: string, attribute: Attribute): void {
+function writeAttribute(writer: BinaryWriter, name: string, attribute: Attribute, outerNames: OuterNames): void {
   const type = (code: number) => writer.tag(20, WireType.Varint).int32(code);
   writer.tag(1, WireType.LengthDelimited).string(name);
   if ("float" in attribute) {
@@ -110,7 +117,7 @@ function writeAttribute(writer: BinaryWriter, name: string, attribute: Attribute
     writer.tag(4, WireType.LengthDelimited).string(attribute.string);
     type(3);
   } else if ("body" in attribute) {
-    message(writer, 6, (body) => writeGraph(body, attribute.body, name, NONE));
+    message(writer, 6, (body) => writeGraph(body, attribute.body, name, NONE, outerNames));
     type(5);
   } else {
     for (const value of attribute.ints) writer.tag(8, WireType.Varint).int64(value);

@@ -13,7 +13,7 @@ import { joinTables, loadRuntime, Program, tableOf, type Tensor, type TensorCons
 import { hasExactAttention } from "./attention-check.ts";
 import { deviceGraph } from "./device-graphs.ts";
 import { DeviceBatchKeys, DevicePromptKeys, gatherer, MIN_DEVICE_WINDOW, paddedRows, residentKeys } from "./device-keys.ts";
-import { Forward, type ForwardInput } from "./forward.ts";
+import { Forward, type ForwardInput, type ForwardKind } from "./forward.ts";
 import { KeysRoom } from "./keys-room.ts";
 import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 import { first } from "../../../base/util/values.ts";
@@ -115,7 +115,8 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
   const { device } = memory;
   const forwardOf = (precision: DevicePrecision) =>
     new Forward<OnDevice>({
-      build: (kind, { config }, hasAdapters) => deviceGraph(kind, config, hasAdapters, storedLayout(memory, config)),
+      programOf: (kind) => kind,
+      build: (kind, { config }, hasAdapters) => deviceGraph(kind as ForwardKind, config, hasAdapters, storedLayout(memory, config)),
       options: (_kind, { config }) => ({
         threads: 1,
         device,

@@ -14,6 +14,7 @@ import {
   type TensorConstructor,
   type Tensors,
 } from "../runtime/program.ts";
+import { switchFeeds } from "./prepared-graph.ts";
 import { drawFeeds, drawnTokens, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
 import type { PlacedStack, PlacedWeights } from "./place.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
@@ -24,6 +25,9 @@ import { getOrInsert } from "../../../base/util/values.ts";
  */
 export type ForwardKind = "prompt" | "continuation" | "decode" | "draw";
 
+/** Program of a model: of one kind, or the program of {@link preparedGraph} for prompts and decoding. */
+export type ProgramKind = ForwardKind | "prepared";
+
 /**
  * Max compiled graphs kept. A model shape has at most eight: four kinds, with and without adapters; on a device fourteen, also with logits.
  */
@@ -31,10 +35,12 @@ const MAX_PROGRAMS = 16;
 
 /** Graphs of a place and the weights that they read. */
 export interface ForwardPlace<W extends PlacedWeights> {
-  build(kind: ForwardKind, weights: W, hasAdapters: boolean): Graph;
-  options(kind: ForwardKind, weights: W, hasAdapters: boolean): ProgramOptions | Promise<ProgramOptions>;
-  /** Whether programs of a kind hold weights as constants, so that each model has programs of its own. */
-  isPrepared(kind: ForwardKind, weights: W): boolean;
+  /** Returns the program that computes a kind of pass. */
+  programOf(kind: ForwardKind, weights: W): ProgramKind;
+  build(kind: ProgramKind, weights: W, hasAdapters: boolean): Graph;
+  options(kind: ProgramKind, weights: W, hasAdapters: boolean): ProgramOptions | Promise<ProgramOptions>;
+  /** Whether a program holds weights as constants, so that each model has programs of its own. */
+  isPrepared(kind: ProgramKind, weights: W): boolean;
   /** Whether all runs of a program return the same outputs, as a program with resident outputs requires. */
   readonly hasFixedOutputs: boolean;
   /** Returns the graph inputs that are the same for all runs: weights and rotary tables. */
@@ -145,6 +151,7 @@ export class Forward<W extends PlacedWeights> {
         this.#place.constants(Tensor, weights),
         (await adapters?.feeds(Tensor, owners)) ?? {},
         input.feeds,
+        this.#place.programOf(kind, weights) === "prepared" ? switchFeeds(Tensor, kind, { rows: size, time }) : {},
         draws ? drawFeeds(Tensor, draws, vocabularySize) : {},
         { tokens: new Tensor("int64", toInt64(tokens), [size, time]) },
         program.inputNames.includes("positions") ? { positions: new Tensor("int64", toInt64(positionsOf(input, time)), [size, time]) } : {},
@@ -167,8 +174,9 @@ export class Forward<W extends PlacedWeights> {
     };
   }
 
-  #program(kind: ForwardKind, weights: W, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
+  #program(of: ForwardKind, weights: W, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
     const { config } = weights;
+    const kind = this.#place.programOf(of, weights);
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
     const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
     const key = `${kind} ${hasAdapters} ${isSeparate} ${text}`;

@@ -13,12 +13,13 @@ import type { Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { cachingAttention, FIXED } from "./caching-attention.ts";
 import { decodeGraph } from "./decode-graph.ts";
-import { Forward, type ForwardPlace } from "./forward.ts";
+import { Forward, type ForwardPlace, type ProgramKind } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
 import type { SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
 import type { Weights } from "./policies.ts";
 import { paddedLength } from "./prefill.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
+import { preparedGraph } from "./prepared-graph.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
@@ -77,10 +78,17 @@ export function hostWeights(
  * Builds the prefill graph: `T` new tokens of each of `B` prompts, after tokens that are already in the cache of {@link cachingAttention}.
  * In the graph `prompt`, only a single prompt may have such tokens; in the graph `continuation`, several may.
  */
-function promptGraph(kind: "prompt" | "continuation", config: ModelConfig, hasAdapters: boolean, isPrepared: boolean): Graph {
+function promptGraph(kind: "prompt" | "continuation", config: ModelConfig, hasAdapters: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
   const attend = (inputs: ModelInputs) => cachingAttention(inputs, { ...FIXED, isByRow: kind === "continuation" });
-  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, isPrepared), attend);
+  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, false), attend);
+}
+
+/** Returns the threads inside one op of a program. */
+function threadsOf(kind: ProgramKind, config: ModelConfig, hasAdapters: boolean, maxThreads: number): number {
+  const [decoding, prompts] = [decodeThreads, promptThreads].map((threads) => threads(config, hasAdapters, maxThreads)) as [number, number];
+  if (kind === "prepared") return Math.min(decoding, prompts);
+  return kind === "decode" ? decoding : prompts;
 }
 
 /**
@@ -92,17 +100,19 @@ function promptGraph(kind: "prompt" | "continuation", config: ModelConfig, hasAd
 export function hostGraphs(maxThreads: number, precision: RolloutPrecision = "float32"): ForwardPlace<HostPolicyWeights> {
   const constants = new WeakMap<HostPolicyWeights, Tensors>();
   return {
+    // Rounded rows need matrices in blocks, which prompts do not read.
+    programOf: (kind, weights) => (isPrepared(weights) && (kind !== "decode" || precision === "float32") ? "prepared" : kind),
     build(kind, weights, hasAdapters) {
-      if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
       const { config } = weights;
-      if (kind === "decode") return decodeGraph(config, hasAdapters, isPrepared(kind, weights));
-      return promptGraph(kind, config, hasAdapters, isPrepared(kind, weights));
+      if (kind === "prepared") return preparedGraph(config, hasAdapters);
+      if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
+      return kind === "decode" ? decodeGraph(config, hasAdapters, isPrepared(weights)) : promptGraph(kind, config, hasAdapters);
     },
     options: async (kind, weights, hasAdapters) => ({
-      threads: (kind === "decode" ? decodeThreads : promptThreads)(weights.config, hasAdapters, maxThreads),
-      ...(isPrepared(kind, weights) ? await preparedMatrices(kind, weights, precision) : {}),
+      threads: threadsOf(kind, weights.config, hasAdapters, maxThreads),
+      ...(isPrepared(weights) ? await preparedMatrices(weights, kind === "decode" ? precision : "float32") : {}),
     }),
-    isPrepared,
+    isPrepared: (_kind, weights) => isPrepared(weights),
     hasFixedOutputs: false,
     constants(TensorClass, weights) {
       return getOrInsert(constants, weights, () => {

@@ -2,7 +2,7 @@
  * Matrices of a sampler's program. They are constants of the program, so the runtime rearranges them once instead of at every run: in
  * float32, or in blocks of 4 or 8 bits, of which few rows read a fraction of the bytes.
  *
- * Matrices in blocks are constants of all programs, those in float32 only of a large model's decode graph.
+ * This holds for matrices in blocks and for large models.
  */
 import { setImmediate } from "node:timers/promises";
 import type { RolloutPrecision } from "../../engine-info.ts";
@@ -15,7 +15,6 @@ import { baseLayout, type Parameter, viewOf } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { blockFormat, type BlockMatrix, storedFormats, toFloat32 } from "../model/stored-weights.ts";
 import type { Constants } from "../runtime/program.ts";
-import type { ForwardKind } from "./forward.ts";
 import type { Weights } from "./policies.ts";
 import type { WeightInputs } from "./sampler-graph.ts";
 
@@ -39,9 +38,9 @@ function matricesOf(config: ModelConfig): Matrix[] {
   });
 }
 
-/** Whether a program holds the matrices of these weights. */
-export function isPrepared(kind: ForwardKind, { config, stored }: Weights): boolean {
-  return stored.blocks.size > 0 || (kind === "decode" && isLarge(config));
+/** Whether programs hold the matrices of these weights. */
+export function isPrepared({ config, stored }: Weights): boolean {
+  return stored.blocks.size > 0 || isLarge(config);
 }
 
 /** Declares the weights of a model. @param isPrepared - Whether the program has the constants of {@link preparedMatrices}. */
@@ -61,25 +60,19 @@ export interface PreparedMatrices {
 /**
  * Returns the matrices of a model as constants of a program. Other events of the thread run while they are rounded.
  *
- * @param precision - Number format of the products of the decode graph.
+ * @param rows - Number format of the rows of the products.
  */
-export async function preparedMatrices(kind: ForwardKind, weights: Weights, precision: RolloutPrecision): Promise<PreparedMatrices> {
+export async function preparedMatrices(weights: Weights, rows: RolloutPrecision): Promise<PreparedMatrices> {
   const { config, stored: held } = weights;
   const constants = new Map<string, Float32Array | Uint8Array>();
   const stored = new Map<string, StoredFormat>(storedFormats(held));
-  const rows = kind === "decode" ? precision : "float32";
   for (const { name, parameter } of matricesOf(config)) {
     const matrix = held.blocks.get(parameter.name);
     if (matrix?.bits === 8 && rows === "float32") {
       // The runtime has no kernel for these products: it dequantizes the whole matrix in each run, which takes as long as some 60 rows.
-      if (kind === "decode") {
-        constants.set(name, toFloat32(matrix));
-        stored.delete(name);
-        await setImmediate();
-      } else if (name === TIED_HEAD) {
-        stored.set(name, blockFormat(matrix));
-        addBlocks(constants, name, matrix);
-      }
+      constants.set(name, toFloat32(matrix));
+      stored.delete(name);
+      await setImmediate();
     } else if (matrix !== undefined) {
       stored.set(name, blockFormat(matrix, rows));
       addBlocks(constants, name, matrix);

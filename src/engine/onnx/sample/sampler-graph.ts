@@ -35,6 +35,12 @@ export interface SamplerDims extends BatchDims {
    * rows. @default the batch
    */
   readonly owners?: Dim | undefined;
+  /**
+   * Whether a product with an adapter is one product for each group of a row's tokens: the input `token_groups` has one element for each
+   * token, `[groups, tokens of a group]`. Each group has {@link GROUP_TOKENS} tokens of a prompt, or the one token of a running row. For
+   * prompts that are computed with several threads. @default false: one product for each row
+   */
+  readonly hasTokenGroups?: boolean | undefined;
 }
 
 /** Graph inputs of a model's weights. */
@@ -88,15 +94,12 @@ export function distributionOutputs(raw: Value): void {
  * set of loaded adapters: it is a product of this row alone. One wide product over adjacent adapters would round differently, and so would
  * one product of all rows.
  */
-function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch }: SamplerDims): Projection {
+function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch, hasTokenGroups = false }: SamplerDims): Projection {
   const owner = ownersByLayer(graph.input("adapter", [owners], "int64"), isLarge(config));
-  // Prompts of a large model are computed with several threads, and have a multiple of BLOCK_TOKENS tokens.
-  const isGrouped = owners !== batch && isLarge(config) && time !== 1;
-  const tokens: readonly Dim[] = isGrouped ? ["groups", GROUP_TOKENS] : [time];
+  const tokens: readonly Dim[] = hasTokenGroups ? graph.input("token_groups", ["groups", "group_tokens"]).shape : [time];
   return (linear, x) => {
     const index = owner(linear, x);
-    const perToken = reshape(x, [batch, time, linear.inputSize]);
-    const perRow = isGrouped ? reshape(perToken, [batch, ...tokens, linear.inputSize]) : perToken;
+    const perRow = reshape(x, [batch, ...tokens, linear.inputSize]);
     const width = linear.parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
     const parts = linear.parts.map(({ outputSize }, part) => {
       const { a, b } = adapterNames(linear, part);
@@ -129,7 +132,7 @@ function ownersByLayer(owner: Value, isOrdered: boolean): (linear: LinearSpec, x
  * Tokens of a product with an adapter in a prompt of a large model. A longer product would be cut for two threads, and narrow results, as
  * wide as the rank, would then be summed differently.
  */
-const GROUP_TOKENS = 8;
+export const GROUP_TOKENS = 8;
 
 /**
  * Computes `x[b]·w[index[b]]` for each row `b`, with matrices `w` `[adapters, K, N]` and an index `[B]`, or `[1]` for all rows.

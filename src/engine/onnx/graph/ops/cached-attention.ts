@@ -83,7 +83,7 @@ export function cachedAttention(operands: CachedAttentionOperands): { mixed: Val
  * Computes {@link cachedAttention} one row after the other, so that several rows with cached tokens may have several new tokens each. The
  * bits of a row are the same.
  *
- * @param operands - With `past`; the rotary tables must be inputs of the graph. `total` is not used: each row has its own total.
+ * @param operands - With `past`. `total` is not used: each row has its own total.
  */
 export function cachedAttentionByRow(operands: CachedAttentionOperands): { mixed: Value; keys: Value; values: Value } {
   const { projected, past, capacity, lastPositions, rotary, heads, kvHeads, headSize } = operands;
@@ -99,7 +99,7 @@ export function cachedAttentionByRow(operands: CachedAttentionOperands): { mixed
       past: { keys: pastKeys, values: pastValues },
       lastPositions: lastOfRow,
       total: body.recordOne({ op: "Add", inputs: [lastOfRow, one], output: { shape: [1], dtype: "int32" } }),
-      rotary: rotary && { cos: body.outer(rotary.cos), sin: body.outer(rotary.sin) },
+      rotary: rotary && { cos: body.capture(rotary.cos), sin: body.capture(rotary.sin) },
     });
     return [reshape(result.mixed, [time, heads * headSize]), reshape(result.keys, cache), reshape(result.values, cache)];
   }) as [Value, Value, Value];
