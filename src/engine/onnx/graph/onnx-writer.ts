@@ -94,7 +94,8 @@ function writeNode(writer: BinaryWriter, node: Node, nameOf: (value: Value) => s
   for (const input of node.inputs.slice(0, operands)) writer.tag(1, WireType.LengthDelimited).string(nameOf(input));
   for (const output of node.outputs) writer.tag(2, WireType.LengthDelimited).string(nameOf(output));
   writer.tag(4, WireType.LengthDelimited).string(node.op);
-  for (const [name, attribute] of Object.entries(node.attributes)) message(writer, 5, (inner) => writeAttribute(inner, name, attribute, outerNames));
+  for (const [name, attribute] of Object.entries(node.attributes))
+    message(writer, 5, (inner) => writeAttribute(inner, name, attribute, outerNames));
   if (node.domain !== "") writer.tag(7, WireType.LengthDelimited).string(node.domain);
 }
 

@@ -35,6 +35,20 @@ export function float32Weights(layout: Layout, flat: Float32Array): StoredWeight
   return { layout, flat, blocks: new Map() };
 }
 
+/** Returns a copy of the weights that are not matrices: embeddings, gains and biases. */
+export function withoutMatrices({ layout, flat }: StoredWeights): StoredWeights {
+  const rest = layOut(layout.parameters.filter(({ kind }) => kind !== "matrix"));
+  const copy = new Float32Array(rest.length);
+  for (const parameter of rest.parameters)
+    viewOf(copy, parameter).set(
+      viewOf(
+        flat,
+        layout.parameters.find(({ name }) => name === parameter.name)!,
+      ),
+    );
+  return float32Weights(rest, copy);
+}
+
 /** No weights. */
 export const NO_WEIGHTS = float32Weights({ parameters: [], decayed: 0, length: 0 }, new Float32Array(0));
 

@@ -1,4 +1,5 @@
 /** Source of weights: one safetensors file, several files with an index, or a GGUF file. */
+import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { DataError, UnsupportedError } from "../../../base/errors.ts";
 import { isGgufPath } from "../../../base/gguf/model-files.ts";
@@ -42,6 +43,22 @@ export async function openBaseWeights(directory: string): Promise<WeightSource> 
   if (await pathExists(whole)) return openWeights(whole);
   if (await pathExists(index)) return openShards(directory, index);
   throw new UnsupportedError(`Expected weights in ${WEIGHTS_FILE}, or in files that ${INDEX_FILE} names; found no such file`);
+}
+
+/**
+ * Returns the names, sizes and times of change of a base model's weight files, as a text that differs if one of them was replaced.
+ *
+ * @param directory - Directory of the model, or a GGUF file.
+ */
+export async function weightsVersion(directory: string): Promise<string> {
+  if (await isGgufPath(directory)) return fileVersion(directory);
+  const names = (await readdir(directory)).filter((name) => name.endsWith(".safetensors")).sort();
+  return (await Promise.all(names.map((name) => fileVersion(join(directory, name))))).join("\n");
+}
+
+async function fileVersion(path: string): Promise<string> {
+  const { size, mtimeMs } = await stat(path);
+  return `${path} ${size} ${mtimeMs}`;
 }
 
 /** Opens a GGUF file as a source of weights. */

@@ -116,14 +116,16 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
   const forwardOf = (precision: DevicePrecision) =>
     new Forward<OnDevice>({
       programOf: (kind) => kind,
-      build: (kind, { config }, hasAdapters) => deviceGraph(kind as ForwardKind, config, hasAdapters, storedLayout(memory, config)),
-      options: (_kind, { config }) => ({
-        threads: 1,
-        device,
-        resident: residentKeys(config),
-        hosted: (input) => HOSTED.has(input),
-        stored: storedInputs(storedLayout(memory, config), precision),
-      }),
+      compile(kind, { config }, hasAdapters) {
+        const layout = storedLayout(memory, config);
+        return Program.compile(deviceGraph(kind as ForwardKind, config, hasAdapters, layout), kind, {
+          threads: 1,
+          device,
+          resident: residentKeys(config),
+          hosted: (input) => HOSTED.has(input),
+          stored: storedInputs(layout, precision),
+        });
+      },
       isPrepared: () => false,
       hasFixedOutputs: true,
       constants: (_TensorClass, { weights, rotary }) => joinTables(weights.feeds(), rotary.feeds()),

@@ -3,17 +3,8 @@ import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { tableStart } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
-import type { Graph } from "../graph/index.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import {
-  joinTables,
-  loadRuntime,
-  Program,
-  type ProgramOptions,
-  type Tensor,
-  type TensorConstructor,
-  type Tensors,
-} from "../runtime/program.ts";
+import { joinTables, loadRuntime, type Program, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { switchFeeds } from "./prepared-graph.ts";
 import { drawFeeds, drawnTokens, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
 import type { PlacedStack, PlacedWeights } from "./place.ts";
@@ -37,10 +28,9 @@ const MAX_PROGRAMS = 16;
 export interface ForwardPlace<W extends PlacedWeights> {
   /** Returns the program that computes a kind of pass. */
   programOf(kind: ForwardKind, weights: W): ProgramKind;
-  build(kind: ProgramKind, weights: W, hasAdapters: boolean): Graph;
-  options(kind: ProgramKind, weights: W, hasAdapters: boolean): ProgramOptions | Promise<ProgramOptions>;
-  /** Whether a program holds weights as constants, so that each model has programs of its own. */
-  isPrepared(kind: ProgramKind, weights: W): boolean;
+  compile(kind: ProgramKind, weights: W, hasAdapters: boolean): Promise<Program>;
+  /** Whether programs hold these weights as constants, so that each model has programs of its own. */
+  isPrepared(weights: W): boolean;
   /** Whether all runs of a program return the same outputs, as a program with resident outputs requires. */
   readonly hasFixedOutputs: boolean;
   /** Returns the graph inputs that are the same for all runs: weights and rotary tables. */
@@ -180,10 +170,8 @@ export class Forward<W extends PlacedWeights> {
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
     const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
     const key = `${kind} ${hasAdapters} ${isSeparate} ${text}`;
-    const programs = this.#place.isPrepared(kind, weights) ? this.#preparedPrograms(weights, key) : this.#programs;
-    return programs.get(key, async () =>
-      Program.compile(this.#place.build(kind, weights, hasAdapters), kind, await this.#place.options(kind, weights, hasAdapters)),
-    );
+    const programs = this.#place.isPrepared(weights) ? this.#preparedPrograms(weights, key) : this.#programs;
+    return programs.get(key, () => this.#place.compile(kind, weights, hasAdapters));
   }
 
   /** Returns the cache of one program that holds weights. Before a new one, frees other programs on these weights that are not in use. */

@@ -1,78 +1,30 @@
 /** Sampling on the processor. */
-import { Leases } from "../../../base/util/leases.ts";
 import type { ProcessorPrecision, RolloutPrecision } from "../../engine-info.ts";
 import type { Graph } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import type { ModelInputs } from "../model/model-inputs.ts";
-import { rotaryFeeds, type RotaryTables, rotaryTablesInTurns } from "../model/rope.ts";
+import { rotaryFeeds } from "../model/rope.ts";
 import { isLarge } from "../model/size.ts";
-import { readAdapterOrWeights } from "../model/state.ts";
-import { float32Weights, readStoredWeights, storedFeeds } from "../model/stored-weights.ts";
-import type { Tensors } from "../runtime/program.ts";
+import { storedFeeds } from "../model/stored-weights.ts";
+import { Program, type Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { cachingAttention, FIXED } from "./caching-attention.ts";
 import { decodeGraph } from "./decode-graph.ts";
 import { Forward, type ForwardPlace, type ProgramKind } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
-import type { SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
-import type { Weights } from "./policies.ts";
-import { paddedLength } from "./prefill.ts";
+import { type HostPolicyWeights, type HostTrained, hostWeights } from "./host-weights.ts";
+import type { SamplerPlace, SamplingPlace } from "./place.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { preparedGraph } from "./prepared-graph.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
 import { decodeThreads, promptThreads } from "./thread-counts.ts";
-import { declareWeights, isPrepared, preparedMatrices } from "./prepared.ts";
+import { declareWeights, preparedMatrices } from "./prepared.ts";
 import { productRows } from "../runtime/thread-limits.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
-/** Trained weights in the process's memory. */
-export interface HostTrained {
-  readonly flat: Float32Array;
-  readonly lora: Adapter | null;
-}
-
-/** Weights of a policy, with the rotary tables of its model. */
-export interface HostPolicyWeights extends Weights {
-  readonly rotary: RotaryTables;
-}
-
 /** Min length of a cached prefix that is worth a separate prefill, in tokens. */
 const MIN_SHARED_PREFIX = 2 * BLOCK_TOKENS;
-
-/**
- * Returns the source of weights in the process's memory. Other events of the thread run while it reads and rearranges them.
- *
- * @param onUnused - Called with weights that no policy uses any more. @default no callback
- * @param precision - Type in which base models are stored. @default "float32"
- */
-export function hostWeights(
-  onUnused: (weights: HostPolicyWeights) => void = () => {},
-  precision: ProcessorPrecision = "float32",
-): WeightsSource<HostTrained, HostPolicyWeights, LoadedAdapter> {
-  const bases = new Leases<string, HostPolicyWeights>({ dispose: onUnused });
-  const tables = new WeakMap<ModelConfig, Promise<RotaryTables>>();
-  /** Returns the rotary tables of a configuration. The padding of a prompt's last piece may reach beyond the context. */
-  const rotaryOf = (config: ModelConfig): Promise<RotaryTables> =>
-    getOrInsert(tables, config, () => rotaryTablesInTurns({ ...config, contextLength: paddedLength(config.contextLength) }));
-  return {
-    base: (directory, config) =>
-      bases.lease(directory, async () => {
-        const stored = await readStoredWeights(directory, baseLayout(config), precision);
-        return { config, stored, rotary: await rotaryOf(config) };
-      }),
-    async own(_directory, config, { flat }) {
-      return { config, stored: float32Weights(baseLayout(config), flat), rotary: await rotaryOf(config) };
-    },
-    adapter: (config, { flat }, lora) => ({ ...lora, flat, layout: adapterLayout(config, lora.rank) }),
-    read: readAdapterOrWeights,
-    free: (held) => {
-      if ("rotary" in held) onUnused(held);
-    },
-    discard: () => {},
-  };
-}
 
 /**
  * Builds the prefill graph: `T` new tokens of each of `B` prompts, after tokens that are already in the cache of {@link cachingAttention}.
@@ -82,6 +34,17 @@ function promptGraph(kind: "prompt" | "continuation", config: ModelConfig, hasAd
   const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
   const attend = (inputs: ModelInputs) => cachingAttention(inputs, { ...FIXED, isByRow: kind === "continuation" });
   return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, false), attend);
+}
+
+/** Builds the graph of a program. */
+function graphOf(
+  kind: ProgramKind,
+  config: ModelConfig,
+  { hasAdapters, isPrepared }: { readonly hasAdapters: boolean; readonly isPrepared: boolean },
+): Graph {
+  if (kind === "prepared") return preparedGraph(config, hasAdapters);
+  if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
+  return kind === "decode" ? decodeGraph(config, hasAdapters, isPrepared) : promptGraph(kind, config, hasAdapters);
 }
 
 /** Returns the threads inside one op of a program. */
@@ -101,23 +64,23 @@ export function hostGraphs(maxThreads: number, precision: RolloutPrecision = "fl
   const constants = new WeakMap<HostPolicyWeights, Tensors>();
   return {
     // Rounded rows need matrices in blocks, which prompts do not read.
-    programOf: (kind, weights) => (isPrepared(weights) && (kind !== "decode" || precision === "float32") ? "prepared" : kind),
-    build(kind, weights, hasAdapters) {
-      const { config } = weights;
-      if (kind === "prepared") return preparedGraph(config, hasAdapters);
-      if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
-      return kind === "decode" ? decodeGraph(config, hasAdapters, isPrepared(weights)) : promptGraph(kind, config, hasAdapters);
+    programOf: (kind, { matrices }) => (matrices !== null && (kind !== "decode" || precision === "float32") ? "prepared" : kind),
+    async compile(kind, { config, matrices }, hasAdapters) {
+      const graph = graphOf(kind, config, { hasAdapters, isPrepared: matrices !== null });
+      const threads = threadsOf(kind, config, hasAdapters, maxThreads);
+      if (matrices === null) return Program.compile(graph, kind, { threads });
+      const program = await matrices.use(async (stored) =>
+        Program.compile(graph, kind, { threads, ...(await preparedMatrices(config, stored, kind === "decode" ? precision : "float32")) }),
+      );
+      matrices.free();
+      return program;
     },
-    options: async (kind, weights, hasAdapters) => ({
-      threads: threadsOf(kind, weights.config, hasAdapters, maxThreads),
-      ...(isPrepared(weights) ? await preparedMatrices(weights, kind === "decode" ? precision : "float32") : {}),
-    }),
-    isPrepared: (_kind, weights) => isPrepared(weights),
+    isPrepared: ({ matrices }) => matrices !== null,
     hasFixedOutputs: false,
     constants(TensorClass, weights) {
       return getOrInsert(constants, weights, () => {
-        const { config, stored, rotary } = weights;
-        return { ...rotaryFeeds(TensorClass, config, rotary), ...storedFeeds(TensorClass, stored) };
+        const { config, fed, rotary } = weights;
+        return { ...rotaryFeeds(TensorClass, config, rotary), ...storedFeeds(TensorClass, fed) };
       });
     },
   };

@@ -4,14 +4,7 @@ import { loadingBase } from "../../base-failure.ts";
 import { type Lease, Leases } from "../../../base/util/leases.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
-import type { StoredWeights } from "../model/stored-weights.ts";
 import type { PlacedWeights, WeightsSource } from "./place.ts";
-
-/** Weights that a batch runs on: a base model, with or without adapters, or a fully trained model. */
-export interface Weights {
-  readonly config: ModelConfig;
-  readonly stored: StoredWeights;
-}
 
 /** Weights published under an id, held until the policy is released and its last request has ended. */
 export interface PublishedPolicy<W extends PlacedWeights = PlacedWeights, A extends Adapter = Adapter> {

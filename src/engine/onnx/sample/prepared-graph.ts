@@ -63,7 +63,9 @@ function attention(inputs: ModelInputs): AttentionLayer {
           lastPositions: inner.capture(last),
           total: inner.capture(all),
         };
-        return resultsOf(attendAndExtend(inputsOf(inner, inBody, layer, PROMPT_DIMS), layer, inner.capture(rows), { cache, isByRow: byRow }));
+        return resultsOf(
+          attendAndExtend(inputsOf(inner, inBody, layer, PROMPT_DIMS), layer, inner.capture(rows), { cache, isByRow: byRow }),
+        );
       };
       return branch(body.capture(isByRow), [attend(true), attend(false)], outputs);
     };

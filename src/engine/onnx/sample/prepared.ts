@@ -12,10 +12,8 @@ import type { StoredFormat, StoredFormats } from "../graph/lower.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { weightInputs } from "../model/model-inputs.ts";
 import { baseLayout, type Parameter, viewOf } from "../model/parameters.ts";
-import { isLarge } from "../model/size.ts";
-import { blockFormat, type BlockMatrix, storedFormats, toFloat32 } from "../model/stored-weights.ts";
+import { blockFormat, type BlockMatrix, storedFormats, type StoredWeights, toFloat32 } from "../model/stored-weights.ts";
 import type { Constants } from "../runtime/program.ts";
-import type { Weights } from "./policies.ts";
 import type { WeightInputs } from "./sampler-graph.ts";
 
 /**
@@ -38,11 +36,6 @@ function matricesOf(config: ModelConfig): Matrix[] {
   });
 }
 
-/** Whether programs hold the matrices of these weights. */
-export function isPrepared({ config, stored }: Weights): boolean {
-  return stored.blocks.size > 0 || isLarge(config);
-}
-
 /** Declares the weights of a model. @param isPrepared - Whether the program has the constants of {@link preparedMatrices}. */
 export function declareWeights(graph: Graph, config: ModelConfig, isPrepared: boolean): WeightInputs {
   const weights = weightInputs(graph, baseLayout(config));
@@ -62,8 +55,7 @@ export interface PreparedMatrices {
  *
  * @param rows - Number format of the rows of the products.
  */
-export async function preparedMatrices(weights: Weights, rows: RolloutPrecision): Promise<PreparedMatrices> {
-  const { config, stored: held } = weights;
+export async function preparedMatrices(config: ModelConfig, held: StoredWeights, rows: RolloutPrecision): Promise<PreparedMatrices> {
   const constants = new Map<string, Float32Array | Uint8Array>();
   const stored = new Map<string, StoredFormat>(storedFormats(held));
   for (const { name, parameter } of matricesOf(config)) {

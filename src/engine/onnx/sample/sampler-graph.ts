@@ -94,7 +94,11 @@ export function distributionOutputs(raw: Value): void {
  * set of loaded adapters: it is a product of this row alone. One wide product over adjacent adapters would round differently, and so would
  * one product of all rows.
  */
-function adapterTerm(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch, hasTokenGroups = false }: SamplerDims): Projection {
+function adapterTerm(
+  graph: Graph,
+  config: ModelConfig,
+  { batch, time, rows, owners = batch, hasTokenGroups = false }: SamplerDims,
+): Projection {
   const owner = ownersByLayer(graph.input("adapter", [owners], "int64"), isLarge(config));
   const tokens: readonly Dim[] = hasTokenGroups ? graph.input("token_groups", ["groups", "group_tokens"]).shape : [time];
   return (linear, x) => {

@@ -75,7 +75,7 @@ export class HelperThread implements StepHelper {
     const shared = new Float32Array(new SharedArrayBuffer(parameters.byteLength));
     const introduced: IntroducedModel = { base: lora ? base : null, parameters: shared, version: -1, memory: null };
     const isBaseThere = [...this.#introduced.values()].some((other) => other.base === base);
-    const weights = lora && !isBaseThere ? base.weights : null;
+    const weights = lora && !isBaseThere ? await base.weights.use((stored) => stored) : null;
     const sharedBase = lora ? { id: this.#baseId(base), weights } : null;
     const model: SharedModel = { config: base.config, lora, base: sharedBase, parameters: shared };
     await this.#worker.call("introduce", [id, model]);

@@ -4,7 +4,8 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout } from "../model/parameters.ts";
-import { NO_WEIGHTS, type StoredWeights } from "../model/stored-weights.ts";
+import { BaseWeights } from "../model/base-weights.ts";
+import type { StoredWeights } from "../model/stored-weights.ts";
 import type { TrainBatch } from "../train/batch.ts";
 import type { BatchResult } from "../train/batch-inputs.ts";
 import { type BatchModel, frozenBase } from "../train/batch-runner.ts";
@@ -64,9 +65,10 @@ interface IntroducedModel {
 const models = new Map<string, IntroducedModel>();
 
 /** Returns the weights of a base: the weights that were sent, or the copy of another model on the same base. */
-function baseWeights(base: SharedModel["base"]): StoredWeights {
-  if (base === null) return NO_WEIGHTS;
-  return base.weights ?? [...models.values()].find(({ baseId }) => baseId === base.id)!.model.base.weights;
+function baseWeights(base: SharedModel["base"]): BaseWeights {
+  if (base === null) return BaseWeights.none;
+  if (base.weights !== null) return BaseWeights.kept(base.weights);
+  return [...models.values()].find(({ baseId }) => baseId === base.id)!.model.base.weights;
 }
 
 const methods = {

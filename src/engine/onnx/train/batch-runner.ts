@@ -4,13 +4,13 @@ import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, baseLayout, type Layout, viewOf } from "../model/parameters.ts";
 import { rotaryFeeds, type RotaryTables, rotaryTables } from "../model/rope.ts";
+import type { BaseWeights } from "../model/base-weights.ts";
 import { float32Weights, storedFeeds, storedFormats, type StoredWeights } from "../model/stored-weights.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { headName } from "../model/transformer.ts";
 import { type TrainBatch, minTrainedEntries, plannedSize, positionsNeeded } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
-import type { MemoryPlan } from "./memory-plan.ts";
 import { graphShape } from "./query-blocks.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 
@@ -20,13 +20,13 @@ export interface FrozenBase {
   /** Layout of all parameters. */
   readonly layout: Layout;
   /** Unused if every parameter is trained. */
-  readonly weights: StoredWeights;
+  readonly weights: BaseWeights;
   /** Rotary tables, each `[positions, r/2]`; `positionsNeeded` gives the number of positions. */
   readonly rotary: RotaryTables;
 }
 
 /** Returns a base model with the rotary tables that training needs. @param weights - Empty if every parameter is trained. */
-export function frozenBase(config: ModelConfig, weights: StoredWeights): FrozenBase {
+export function frozenBase(config: ModelConfig, weights: BaseWeights): FrozenBase {
   return { config, layout: baseLayout(config), weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
 }
 
@@ -38,6 +38,20 @@ export interface BatchModel {
   readonly layout: Layout;
   /** Trained parameters, flat: the adapter's, or all of the model's. */
   readonly parameters: Float32Array;
+}
+
+/** Batch with the tokens to compute, and what to compute. */
+interface PlannedBatch extends NonNullable<ReturnType<typeof selectAndPlan>> {
+  readonly loss: LossSpec | null;
+  readonly gradients: Float32Array | null;
+  /** Weights of the base; empty if every parameter is trained. */
+  readonly frozen: StoredWeights;
+}
+
+/** Properties of a gradient graph other than the model and the shape of the batch. */
+interface ProgramSpec extends Pick<PlannedBatch, "plan" | "frozen"> {
+  readonly kind: GradientKind;
+  readonly hasEntropyBonus: boolean;
 }
 
 /** Max compiled graphs kept per thread count. */
@@ -66,15 +80,25 @@ export class BatchRunner {
     loss: LossSpec | null,
     gradients: Float32Array | null,
   ): Promise<BatchResult> {
-    const { Tensor } = await loadRuntime();
-    const { base, layout, lora, parameters } = model;
-    const { config } = base;
+    const { config } = model.base;
     const planned = selectAndPlan(config, rows, batch, {
-      minEntries: minTrainedEntries(config, lora !== null),
+      minEntries: minTrainedEntries(config, model.lora !== null),
       plannedSize: (size) => plannedSize(config, size),
     });
     if (planned === null) return EMPTY_RESULT;
-    const { selection, plan } = planned;
+    return model.base.weights.use((frozen) => this.#compute(model, rows, batch, { ...planned, loss, gradients, frozen }));
+  }
+
+  /** Computes the tokens of a batch that a plan selects. */
+  async #compute(
+    model: BatchModel,
+    rows: readonly Row[],
+    batch: TrainBatch,
+    { selection, plan, loss, gradients, frozen }: PlannedBatch,
+  ): Promise<BatchResult> {
+    const { Tensor } = await loadRuntime();
+    const { base, layout, lora, parameters } = model;
+    const { config } = base;
     const feeds: Tensors = {
       ...rotaryFeeds(Tensor, config, base.rotary),
       ...batchInputs(
@@ -82,7 +106,7 @@ export class BatchRunner {
         { config, lora },
         { rows, batch, selection, slices: plan.headSlices, loss: gradients && loss, masks: "given" },
       ),
-      ...(lora ? storedFeeds(Tensor, base.weights) : {}),
+      ...(lora ? storedFeeds(Tensor, frozen) : {}),
       ...storedFeeds(Tensor, float32Weights(layout, parameters)),
     };
     const column = () => new Tensor("float32", new Float32Array(selection.selected.length), [selection.selected.length, 1]);
@@ -96,19 +120,15 @@ export class BatchRunner {
       }
     }
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
-    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus, plan });
+    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus, plan, frozen });
     await program.run(feeds, fetches);
     return batchResult(selection, fetches, loss !== null);
   }
 
-  #program(
-    { base, lora }: BatchModel,
-    batch: TrainBatch,
-    { kind, hasEntropyBonus, plan }: { readonly kind: GradientKind; readonly hasEntropyBonus: boolean; readonly plan: MemoryPlan },
-  ): Promise<Program> {
+  #program({ base, lora }: BatchModel, batch: TrainBatch, { kind, hasEntropyBonus, plan, frozen }: ProgramSpec): Promise<Program> {
     const rank = lora?.rank ?? null;
     const shape = graphShape(batch);
-    const stored = lora ? storedFormats(base.weights, headName(base.config)) : undefined;
+    const stored = lora ? storedFormats(frozen, headName(base.config)) : undefined;
     return this.programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape, stored && [...stored]]), () => {
       const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan, mergesAdapters: stored === undefined });
       return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false, stored });

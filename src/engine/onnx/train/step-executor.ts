@@ -19,8 +19,8 @@ import { zip } from "../../../base/util/values.ts";
 export const MAX_HALF_BATCH_TOKENS = 512;
 
 /**
- * Milliseconds without a step after which the graphs of a large model are freed, with the memory of their largest runs: the rollouts
- * between two RL steps need it more. Compiling them again takes a few percent of a step.
+ * Milliseconds without a step after which the graphs of a large model are freed, with the memory of their largest runs, and the weights of
+ * its base: the rollouts between two RL steps need it more. Compiling and reading them again takes a few percent of a step.
  */
 const IDLE_MS = 5_000;
 
@@ -111,7 +111,7 @@ export class StepExecutor {
     try {
       return await this.#compute(step);
     } finally {
-      if (isLarge(step.model.base.config)) this.#idle = setTimeout(() => this.freeGraphs(), IDLE_MS).unref();
+      if (isLarge(step.model.base.config)) this.#idle = setTimeout(() => this.freeIdle(step.model), IDLE_MS).unref();
     }
   }
 
@@ -130,10 +130,14 @@ export class StepExecutor {
     };
   }
 
-  /** Frees all compiled graphs with the memory of their largest runs; not to be called during a step. */
-  freeGraphs(): void {
+  /**
+   * Frees all compiled graphs with the memory of their largest runs, and the weights of a model's base if they can be read again; not to be
+   * called during a step.
+   */
+  freeIdle({ base }: BatchModel): void {
     clearTimeout(this.#idle);
     this.#runners.keep(new Set());
+    base.weights.free();
   }
 
   /** Releases what the helper thread holds of a model. */

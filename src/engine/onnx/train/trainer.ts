@@ -12,7 +12,8 @@ import { type BaseSource, readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { readState, writeState } from "../model/state.ts";
-import { NO_WEIGHTS, readStoredWeights, storeWeights } from "../model/stored-weights.ts";
+import { BaseWeights } from "../model/base-weights.ts";
+import { storeWeights } from "../model/stored-weights.ts";
 import { freshWeights, initialAdapter } from "../model/weights.ts";
 import { batchLimits, planBatches } from "./batch.ts";
 import { type FrozenBase, frozenBase } from "./batch-runner.ts";
@@ -89,7 +90,7 @@ export class Trainer {
       lora ? this.#bases.lease(baseKey(base, spec), load) : { value: await load(), release: () => undefined },
     );
     try {
-      const shared = lora ? value : { ...value, weights: NO_WEIGHTS };
+      const shared = lora ? value : { ...value, weights: BaseWeights.none };
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
       const model: TrainableModel = {
         id: `model-${this.#nextId++}`,
@@ -98,7 +99,7 @@ export class Trainer {
         release,
         lora,
         layout,
-        parameters: lora ? initialAdapter(layout, spec.seed) : value.weights.flat,
+        parameters: lora ? initialAdapter(layout, spec.seed) : await value.weights.use(({ flat }) => flat),
         gradients: new Float32Array(layout.length),
         first: new Float32Array(layout.length),
         second: new Float32Array(layout.length),
@@ -173,12 +174,12 @@ export class Trainer {
   }
 
   /**
-   * Returns a copy of the trained weights, for the sampler. The graphs of a large model are freed, because the rollouts that follow need
-   * their memory.
+   * Returns a copy of the trained weights, for the sampler. The graphs of a large model and the weights of its base are freed, because the
+   * rollouts that follow need their memory.
    */
   weights(id: string): { flat: Float32Array; lora: Adapter | null } {
     const model = this.#model(id);
-    if (isLarge(model.base.config)) this.#executor.freeGraphs();
+    if (isLarge(model.base.config)) this.#executor.freeIdle(model);
     return { flat: model.parameters.slice(), lora: model.lora };
   }
 
@@ -246,7 +247,7 @@ async function loadBase({ directory }: BaseSource, { precision = "float32", fres
   const layout = baseLayout(config);
   const weights =
     freshSeed === undefined
-      ? await readStoredWeights(directory, layout, precision)
-      : await storeWeights(freshWeights(config, layout, freshSeed), layout, precision);
+      ? await BaseWeights.read(directory, config, precision)
+      : BaseWeights.kept(await storeWeights(freshWeights(config, layout, freshSeed), layout, precision));
   return frozenBase(config, weights);
 }

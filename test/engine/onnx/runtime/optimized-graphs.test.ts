@@ -7,6 +7,7 @@ import { writeOnnx } from "../../../../src/engine/onnx/graph/index.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
+import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
 import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { cpu } from "../../../../src/engine/onnx/runtime/device.ts";
 import { createOptimized } from "../../../../src/engine/onnx/runtime/optimized-graphs.ts";
@@ -56,7 +57,7 @@ test("a graph compiled from its optimized form computes the same bits", async ()
   const layout = adapterLayout(config, 8);
   const random = (length: number, seed: bigint) => Float32Array.from({ length }, (_, i) => (uniform(seed, i) - 0.5) * 0.2);
   const model = {
-    base: { config, layout: base, weights: float32Weights(base, random(base.length, 1n)), rotary: rotaryTables(config) },
+    base: { config, layout: base, weights: BaseWeights.kept(float32Weights(base, random(base.length, 1n))), rotary: rotaryTables(config) },
     lora: { rank: 8, alpha: 16 },
     layout,
     parameters: random(layout.length, 2n),

@@ -3,6 +3,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
+import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
 import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Forward } from "../../../../src/engine/onnx/sample/forward.ts";
@@ -13,13 +14,25 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
+test("prompts and decoding of prepared weights share a program", async () => {
+  const compile = vi.spyOn(Program, "compile");
+  const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
+  const layout = baseLayout(config);
+  const stored = float32Weights(layout, new Float32Array(layout.length));
+  const weights = { config, fed: stored, matrices: BaseWeights.kept(stored), rotary: rotaryTables(config) };
+  const forward = new Forward(hostGraphs(1));
+  for (const kind of ["prompt", "continuation", "decode"] as const) await forward.prepare(kind, weights, false, false);
+  expect(compile).toHaveBeenCalledTimes(1);
+});
+
 test("keeps at most 16 compiled graphs, releases the least recently used and compiles it again on use", async () => {
   const compile = vi.spyOn(Program, "compile");
   const release = vi.spyOn(Program.prototype, "release");
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const weightsOf = (contextLength: number) => ({
     config: { ...config, contextLength },
-    stored: float32Weights(baseLayout(config), new Float32Array(0)),
+    fed: float32Weights(baseLayout(config), new Float32Array(0)),
+    matrices: null,
     rotary: { cos: new Float32Array(0), sin: new Float32Array(0) },
   });
   const forward = new Forward(hostGraphs(1));
@@ -39,8 +52,9 @@ test("frees a program that holds weights for another one on the same weights onc
   const release = vi.spyOn(Program.prototype, "release");
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const layout = baseLayout(config);
-  const weights = { config, stored: float32Weights(layout, new Float32Array(layout.length)), rotary: rotaryTables(config) };
-  const forward = new Forward({ ...hostGraphs(1), isPrepared: () => true });
+  const stored = float32Weights(layout, new Float32Array(layout.length));
+  const weights = { config, fed: stored, matrices: BaseWeights.kept(stored), rotary: rotaryTables(config) };
+  const forward = new Forward(hostGraphs(1, "int8"));
   await forward.prepare("decode", weights, false, false);
   await forward.prepare("decode", weights, true, false);
   await forward.prepare("decode", weights, false, false);
@@ -61,10 +75,11 @@ test("frees the programs that hold weights of a large model on request, and none
   const weightsOf = (vocabularySize: number) => {
     const sized = { ...config, vocabularySize };
     const layout = baseLayout(sized);
-    return { config: sized, stored: float32Weights(layout, new Float32Array(layout.length)), rotary: rotaryTables(config) };
+    const stored = float32Weights(layout, new Float32Array(layout.length));
+    return { config: sized, fed: stored, matrices: BaseWeights.kept(stored), rotary: rotaryTables(config) };
   };
   const [small, large] = [weightsOf(48), weightsOf(510_000)];
-  const forward = new Forward({ ...hostGraphs(1), isPrepared: () => true });
+  const forward = new Forward(hostGraphs(1));
   for (const weights of [small, large]) await forward.prepare("decode", weights, false, false);
   forward.freeIdle();
   await expect.poll(() => release).toHaveBeenCalledTimes(1);

@@ -1,7 +1,8 @@
 /** A sampler on the shipped model, its requests as promises. */
 import { join } from "node:path";
 import type { RequestGroup } from "../../../../src/base/util/request-group.ts";
-import { type HostTrained, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
+import { onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
+import type { HostTrained } from "../../../../src/engine/onnx/sample/host-weights.ts";
 import type { SamplerSettings } from "../../../../src/engine/onnx/sample/options.ts";
 import type { SamplerPlace } from "../../../../src/engine/onnx/sample/place.ts";
 import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";

@@ -6,8 +6,9 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Program, type Tensors } from "../../../../src/engine/onnx/runtime/program.ts";
-import { hostWeights, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
-import { PublishedPolicies, type PublishedPolicy, type Weights } from "../../../../src/engine/onnx/sample/policies.ts";
+import { onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
+import { type HostPolicyWeights, hostWeights } from "../../../../src/engine/onnx/sample/host-weights.ts";
+import { PublishedPolicies, type PublishedPolicy } from "../../../../src/engine/onnx/sample/policies.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 import { deferred } from "../../../../src/base/util/deferred.ts";
 
@@ -19,7 +20,7 @@ afterAll(() => rm(scratch, { recursive: true, force: true }));
 test("reads a base once for all its policies, and again after the last was released", async () => {
   const base = { id: "base", directory: join(scratch, "base") };
   await cp(oracle, base.directory, { recursive: true });
-  const forgotten: PublishedPolicy<Weights>[] = [];
+  const forgotten: PublishedPolicy<HostPolicyWeights>[] = [];
   const policies = new PublishedPolicies(hostWeights(), (policy) => forgotten.push(policy));
   await expect(policies.load("none", base, join(scratch, "nothing"))).rejects.toThrow();
   await policies.load("a", base, undefined);
@@ -39,7 +40,7 @@ test("reads a base once for all its policies, and again after the last was relea
     policies.releaseUse(id, policy);
   }
   await policies.load("d", base, undefined);
-  expect(policies.acquire("d").weights.stored.flat).not.toEqual(a.weights.stored.flat);
+  expect(policies.acquire("d").weights.fed.flat).not.toEqual(a.weights.fed.flat);
 });
 
 test("a fully trained policy keeps its base's configuration and not the base's weights", async () => {
@@ -48,7 +49,7 @@ test("a fully trained policy keeps its base's configuration and not the base's w
   const policies = new PublishedPolicies(hostWeights(), () => {});
   await policies.load("base", base, undefined);
   const own = policies.acquire("base");
-  await policies.add("trained", base, { flat: own.weights.stored.flat.slice(), lora: null });
+  await policies.add("trained", base, { flat: own.weights.fed.flat.slice(), lora: null });
   expect(policies.acquire("trained").weights.config).toBe(own.weights.config);
   policies.release("base");
   policies.releaseUse("base", own);
@@ -56,7 +57,7 @@ test("a fully trained policy keeps its base's configuration and not the base's w
   await policies.load("again", base, undefined);
   const again = policies.acquire("again").weights;
   expect(again.config).toBe(own.weights.config);
-  expect(again.stored.flat).not.toEqual(own.weights.stored.flat);
+  expect(again.fed.flat).not.toEqual(own.weights.fed.flat);
 });
 
 test("a sampler holds no weights after the release of its last policy", async () => {

@@ -1,6 +1,7 @@
 /** Rows that grow beyond the memory: they are suspended and continue later, with the same tokens. */
 import { expect, test } from "vitest";
-import { type HostTrained, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
+import { onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
+import type { HostTrained } from "../../../../src/engine/onnx/sample/host-weights.ts";
 import { KvCache } from "../../../../src/engine/onnx/sample/kv-cache.ts";
 import type { SamplerPlace, SamplingPlace } from "../../../../src/engine/onnx/sample/place.ts";
 import type { SampledToken, SamplingParams } from "../../../../src/engine/port.ts";

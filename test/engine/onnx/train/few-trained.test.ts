@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
+import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
 import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { batchLimits, minTrainedEntries, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
@@ -27,9 +28,10 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 function modelOf(rank: number | null): BatchModel {
   const layout = baseLayout(config);
   const random = (length: number, seed: bigint) => Float32Array.from({ length }, (_, i) => (uniform(seed, i) - 0.5) * 0.2);
-  const weights = float32Weights(layout, random(layout.length, 1n));
+  const flat = random(layout.length, 1n);
+  const weights = BaseWeights.kept(float32Weights(layout, flat));
   const base = { config, layout, weights, rotary: rotaryTables(config) };
-  if (rank === null) return { base, lora: null, layout, parameters: weights.flat };
+  if (rank === null) return { base, lora: null, layout, parameters: flat };
   const adapters = adapterLayout(config, rank);
   return { base, lora: { rank, alpha: 2 * rank }, layout: adapters, parameters: random(adapters.length, 2n) };
 }

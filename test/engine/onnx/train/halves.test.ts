@@ -5,6 +5,7 @@ import type { Row } from "../../../../src/engine/port.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
+import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
 import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
 import { BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
@@ -84,7 +85,7 @@ describe("parallel halves of a step", () => {
       id: "model",
       version,
       gradients: new Float32Array(layout.length),
-      base: { config, layout, weights: float32Weights(layout, weights), rotary: rotaryTables(config) },
+      base: { config, layout, weights: BaseWeights.kept(float32Weights(layout, weights)), rotary: rotaryTables(config) },
       lora: null,
       layout,
       parameters,

@@ -13,6 +13,7 @@ import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 import { deviceBudget, type MemoryPlan, memoryPlan, WHOLE } from "../../../../src/engine/onnx/train/memory-plan.ts";
 import type { Row } from "../../../../src/engine/port.ts";
+import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
 import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { uniform } from "../../../../src/base/util/rng.ts";
 import { ROOT } from "../../../project/files.ts";
@@ -169,7 +170,7 @@ test.each([
     const period = Float32Array.from({ length: 10_007 }, (_, i) => (uniform(1n, i) - 0.5) * 0.2);
     const random = (length: number, shift: number) => Float32Array.from({ length }, (_, i) => period[(i + shift) % period.length]!);
     const weights = random(layout.length, 0);
-    const base = { config: wide, layout, weights: float32Weights(layout, weights), rotary: rotaryTables(wide) };
+    const base = { config: wide, layout, weights: BaseWeights.kept(float32Weights(layout, weights)), rotary: rotaryTables(wide) };
     const adapters = adapterLayout(wide, 4);
     const model: BatchModel = rank
       ? { base, lora: { rank, alpha: 8 }, layout: adapters, parameters: random(adapters.length, 99) }

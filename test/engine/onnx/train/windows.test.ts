@@ -5,7 +5,7 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 import type { SamplerPlace } from "../../../../src/engine/onnx/sample/place.ts";
-import type { HostTrained } from "../../../../src/engine/onnx/sample/host-place.ts";
+import type { HostTrained } from "../../../../src/engine/onnx/sample/host-weights.ts";
 import { planBatches, batchLimits } from "../../../../src/engine/onnx/train/batch.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import { forEachGroup } from "../../../../src/engine/onnx/train/inputs.ts";

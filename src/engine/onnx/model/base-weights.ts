@@ -1,0 +1,76 @@
+/** Weights of a base model, whose memory can be freed while nothing computes with them. */
+import { DataError } from "../../../base/errors.ts";
+import { freeBuffers } from "../../../base/util/free-buffers.ts";
+import type { ProcessorPrecision } from "../../engine-info.ts";
+import type { ModelConfig } from "./config.ts";
+import { baseLayout } from "./parameters.ts";
+import { isLarge } from "./size.ts";
+import { NO_WEIGHTS, readStoredWeights, type StoredWeights } from "./stored-weights.ts";
+import { weightsVersion } from "./weight-source.ts";
+
+/** Function that reads weights again. */
+type Reread = () => Promise<StoredWeights>;
+
+/** Weights of a base model. */
+export class BaseWeights {
+  /** No weights. */
+  static readonly none = BaseWeights.kept(NO_WEIGHTS);
+
+  readonly #reread: Reread | null;
+  #stored: Promise<StoredWeights> | null;
+  #users = 0;
+
+  private constructor(stored: StoredWeights, reread: Reread | null) {
+    this.#stored = Promise.resolve(stored);
+    this.#reread = reread;
+  }
+
+  /** Returns weights that stay in memory. */
+  static kept(stored: StoredWeights): BaseWeights {
+    return new BaseWeights(stored, null);
+  }
+
+  /**
+   * Reads the weights of a base model, see {@link readStoredWeights}. Those of a large model in float32 can be freed: reading them takes a
+   * second per 10⁸ weights.
+   */
+  static async read(directory: string, config: ModelConfig, precision: ProcessorPrecision): Promise<BaseWeights> {
+    const read = () => readStoredWeights(directory, baseLayout(config), precision);
+    if (!isLarge(config) || precision !== "float32") return BaseWeights.kept(await read());
+    const version = await weightsVersion(directory);
+    return new BaseWeights(await read(), async () => {
+      if ((await weightsVersion(directory)) !== version)
+        throw new DataError(
+          `Expected the weight files of a base model to stay as they are while it is in use, they were replaced: restart the service to use the new ones`,
+        );
+      return read();
+    });
+  }
+
+  /** Whether {@link free} frees the memory. */
+  get canBeFreed(): boolean {
+    return this.#reread !== null;
+  }
+
+  /** Computes with the weights, which are read if they were freed. They are not freed meanwhile. */
+  async use<T>(compute: (stored: StoredWeights) => T | Promise<T>): Promise<T> {
+    this.#users++;
+    try {
+      this.#stored ??= this.#reread!().catch((error: unknown) => {
+        this.#stored = null;
+        throw error;
+      });
+      return await compute(await this.#stored);
+    } finally {
+      this.#users--;
+    }
+  }
+
+  /** Frees the memory, unless something computes with the weights or they can only be kept. */
+  free(): void {
+    if (this.#reread === null || this.#users > 0) return;
+    const stored = this.#stored;
+    this.#stored = null;
+    void stored?.then(({ flat }) => freeBuffers([flat.buffer as ArrayBuffer]));
+  }
+}
