@@ -8,7 +8,7 @@ import { itemAt } from "../../../base/util/values.ts";
  * Prefix group: consecutive rows with a shared prefix. The shared tokens (the prompt) are laid out once, then each row's own tokens (its
  * continuation). Continuations are packed into rows, several one after another where they fit. A continuation attends to the prompt and to
  * itself, at its positions in its own row, so every row's result equals its result alone. A row that shares nothing is a group with no
- * prompt and one packed row.
+ * prompt and one packed row, and so is a row that costs less alone.
  */
 export interface PrefixGroup {
   /** Indices into the caller's rows. */
@@ -59,8 +59,12 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
     return tokenCost(paddedPositions(shared, packedRows, packedLength, limits));
   };
   const groups: PrefixGroup[] = [];
+  /** Tokens that the next group has in common with the group before, if only a limit separates them. */
+  let continued = 0;
   for (let first = 0; first < rows.length;) {
     const members = [first];
+    const sharedBefore = continued;
+    continued = 0;
     const head = itemAt(rows, first);
     // The last token of a row predicts nothing and is never an input.
     let shared = inputsOf(head);
@@ -80,11 +84,13 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
       if (
         common < MIN_SHARED ||
         tableStartOf(length) !== tableStartOf(inputsOf(head)) ||
-        common + own > maxSharing ||
-        joinedTrained > maxTrained ||
         joinedCost * factor([...lengths, length], common) >= cost * factor(lengths, shared) + aloneCost(length) * factor([length], 0)
       )
         break;
+      if (common + own > maxSharing || joinedTrained > maxTrained) {
+        continued = common;
+        break;
+      }
       shared = common;
       longestRow = longest;
       cost = joinedCost;
@@ -93,7 +99,8 @@ export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): Pre
       lengths.push(length);
       members.push(next);
     }
-    const prompt = members.length === 1 ? 0 : shared;
+    // A row that is left of a group keeps its prompt, so that it runs through the graph of its group.
+    const prompt = members.length === 1 ? sharedBefore : shared;
     const continuations = without(prompt, lengths);
     const own = continuations.reduce((sum, length) => sum + length, 0);
     groups.push({ members, shared: prompt, ...layOut(continuations, prompt, limits), length: prompt + own, trained });

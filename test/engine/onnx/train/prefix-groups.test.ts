@@ -77,6 +77,16 @@ describe("prefix groups", () => {
   });
 });
 
+test("a row that the limit of trained tokens separates from its group runs through the graph of the group", () => {
+  const rows = Array.from({ length: 5 }, (_, row): Row => {
+    const tokens = Int32Array.from({ length: 60 }, (__, t) => (t < 40 ? t : 1000 * (row + 1) + t));
+    return { tokens, weights: new Float32Array(60).fill(1, 40) };
+  });
+  const batches = planBatches(rows, { ...limits, maxTrained: 80 });
+  expect(batches.flatMap(({ groups }) => groups.map(({ members }) => members.length))).toEqual(expect.arrayContaining([4, 1]));
+  expect(new Set(batches.map((batch) => JSON.stringify(graphShape(batch)))).size).toBe(1);
+});
+
 test("rows of many lengths need few graph shapes", () => {
   let drawn = 0;
   const between = (least: number, most: number) => least + Math.floor(uniform(7n, drawn++) * (most - least + 1));
