@@ -9,7 +9,10 @@ export const MAX_THREADS = 4;
 /** Minimum number of columns per thread. In narrower slices the runtime splits the inner dimension differently, which changes the sum. */
 export const MIN_SLICE_COLUMNS = 80;
 
-/** Minimum number of rows of a product. A product of a single row uses another code path and may round differently. */
+/**
+ * Minimum number of rows of a product. A product of a single row uses another code path and may round differently, unless its matrix is a
+ * constant in float32.
+ */
 export const MIN_ROWS = 2;
 
 /** Rows that a product with a matrix in blocks computes at a time. */

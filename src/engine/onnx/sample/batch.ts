@@ -141,7 +141,8 @@ export class SampleBatch {
     const left = this.size - start;
     const parts = this.#place.decodesParts ? Math.max(1, Math.ceil(left / maxRows)) : 1;
     const rows = this.#rows.slice(start, start + Math.ceil(left / parts));
-    const size = this.#place.batchRows(Math.max(MIN_ROWS, rows.length));
+    const adapters = this.adaptersWith([]);
+    const size = this.#place.batchRows(rows.length, this.weights, adapters !== null);
     const tokens = new Int32Array(size);
     const pasts = new Int32Array(size);
     let longest = 1;
@@ -155,7 +156,7 @@ export class SampleBatch {
     const output = await this.#place.run({
       kind: this.#kind,
       weights: this.weights,
-      adapters: this.adaptersWith([]),
+      adapters,
       owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
       tokens,
       pasts,

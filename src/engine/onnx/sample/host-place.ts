@@ -18,9 +18,9 @@ import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { preparedGraph } from "./prepared-graph.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { samplerGraph } from "./sampler-graph.ts";
-import { decodeThreads, promptThreads } from "./thread-counts.ts";
+import { decodeThreads, minDecodeRows, promptThreads } from "./thread-counts.ts";
 import { declareWeights, preparedMatrices } from "./prepared.ts";
-import { productRows } from "../runtime/thread-limits.ts";
+import { MIN_ROWS, productRows } from "../runtime/thread-limits.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Min length of a cached prefix that is worth a separate prefill, in tokens. */
@@ -99,14 +99,18 @@ export interface HostPrecisions {
  *
  * @param maxThreads - Max threads inside one op.
  */
-export function onHost(maxThreads: number, { rollouts, weights }: HostPrecisions = {}): SamplerPlace<HostTrained> {
+export function onHost(maxThreads: number, { rollouts = "float32", weights }: HostPrecisions = {}): SamplerPlace<HostTrained> {
   const forward = new Forward(hostGraphs(maxThreads, rollouts));
-  return { place: hostPlace(forward), weights: hostWeights((unused) => forward.forget(unused), weights) };
+  return { place: hostPlace(forward, maxThreads, rollouts), weights: hostWeights((unused) => forward.forget(unused), weights) };
 }
 
-function hostPlace(forward: Forward<HostPolicyWeights>): SamplingPlace {
+function hostPlace(forward: Forward<HostPolicyWeights>, maxThreads: number, rollouts: RolloutPrecision): SamplingPlace {
   return {
-    batchRows: productRows,
+    batchRows(count, weights, hasAdapters) {
+      const { config, matrices, fed } = weights as HostPolicyWeights;
+      if (matrices === null || fed.blocks.size > 0 || rollouts !== "float32") return productRows(Math.max(MIN_ROWS, count));
+      return Math.max(hasAdapters ? MIN_ROWS : minDecodeRows(config, maxThreads), count);
+    },
     open: () => Promise.resolve(),
     prepare: (kind, weights, ...more) => forward.prepare(kind, weights as HostPolicyWeights, ...more),
     run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),

@@ -113,7 +113,7 @@ export interface WeightsSource<T extends { readonly lora: Adapter | null }, W ex
 /** Memory and programs of a sampler. */
 export interface SamplingPlace {
   /** Returns the padded size of a batch of `count` rows. */
-  batchRows(count: number): number;
+  batchRows(count: number, weights: PlacedWeights, hasAdapters: boolean): number;
   /** Checks the programs; called before the first request. Calls after a successful one have no effect. */
   open(): Promise<void>;
   /** Compiles a graph, so that the time of a run does not include compilation. */

@@ -21,6 +21,14 @@ export function decodeThreads(config: ModelConfig, hasAdapters: boolean, maxThre
   return Math.min(maxThreads, MAX_THREADS, hasAdapters ? MIN_ROWS : MIN_ROWS * config.kvHeads);
 }
 
+/**
+ * Returns the min rows of a batch without adapters on prepared float32 matrices, whose products compute a single row as they compute several:
+ * as many as give at least one product of attention to each thread.
+ */
+export function minDecodeRows(config: ModelConfig, maxThreads: number): number {
+  return Math.ceil(decodeThreads(config, false, maxThreads) / config.kvHeads);
+}
+
 /** Max threads of a prefill graph with adapters: each of their products is as narrow as the rank, and there are at least two of a kind. */
 const MAX_ADAPTER_THREADS = 2;
 
