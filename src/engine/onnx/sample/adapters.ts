@@ -3,7 +3,8 @@ import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
 import { joinTables, tableOf, type Tensor, type Tensors } from "../runtime/program.ts";
 import type { PlacedStack } from "./place.ts";
-import { first, itemAt } from "../../../base/util/values.ts";
+import { isLarge } from "../model/size.ts";
+import { first, getOrInsert, itemAt } from "../../../base/util/values.ts";
 
 /** Adapter with its weights. */
 export interface LoadedAdapter extends Adapter {
@@ -15,6 +16,12 @@ export interface LoadedAdapter extends Adapter {
 export interface StackedAdapters extends PlacedStack {
   readonly members: readonly LoadedAdapter[];
 }
+
+/**
+ * Max rank of an adapter with one product of all rows. The runtime computes narrow results in slices of 16 columns, which several threads
+ * would compute in another way than one.
+ */
+const MAX_SHARED_RANK = 16;
 
 /**
  * Stacks the distinct adapters of a batch, all of one rank. Entry 0 is all zeros, for padding rows. The factor `alpha / rank` is folded
@@ -44,10 +51,25 @@ export function stackAdapters(
     return { name: parameter.name, shape: [members.length + 1, ...parameter.shape], stack };
   });
   let tensors: Tensors | null = null;
+  const own = new Map<LoadedAdapter, Tensors>();
+  const canShare = isLarge(config) && first(members).rank <= MAX_SHARED_RANK;
   return {
     members,
     release: () => {},
-    feeds(TensorClass, owners) {
+    useOf: (owners) => (canShare && new Set(owners.filter((owner) => owner !== null)).size === 1 ? "one" : "several"),
+    feeds(TensorClass, owners, use) {
+      if (use === "one") {
+        const member = members.findIndex((each) => owners.includes(each)) + 1;
+        return getOrInsert(own, itemAt(members, member - 1), () =>
+          tableOf(
+            stacks.map(({ name, shape: [, ...matrix], stack }) => {
+              const shape = [1, ...matrix];
+              const size = shape.reduce((a, b) => a * b, 1);
+              return [name, new TensorClass("float32", stack.subarray(member * size, (member + 1) * size), shape)] as const;
+            }),
+          ),
+        );
+      }
       const all = owners.map((owner) => (owner ? members.findIndex((member) => member === owner) + 1 : 0));
       // Results of padding rows are not used, so they may have the adapter of the other rows.
       const distinct = new Set(all.filter((entry) => entry > 0));

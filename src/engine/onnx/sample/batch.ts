@@ -5,7 +5,7 @@ import { maxSampledLength } from "../model/rope.ts";
 import { advance, MaskedRow } from "./advance.ts";
 import { drawInputs, isPlain } from "./draw-inputs.ts";
 import type { Distributions, ForwardOutput } from "./forward.ts";
-import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
+import type { BatchKeys, AdapterUse, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
 import type { Prefilled } from "./prefill.ts";
 import { isBefore, type Request, type RunningRow, type SampledEvent } from "./request.ts";
 import { cacheFetches } from "./sampler-graph.ts";
@@ -101,6 +101,11 @@ export class SampleBatch {
     return (this.#adapters = stack);
   }
 
+  /** Returns how the rows have adapters: of all rows, so that parts of the batch run through one program. */
+  #useOf(stack: PlacedStack | null): AdapterUse {
+    return stack?.useOf(this.#rows.map(({ request }) => request.policy.adapter)) ?? "none";
+  }
+
   /** Returns how many of `rows` rows of `length` tokens there is memory for, at least one. */
   roomFor(rows: number, length: number): number {
     return this.#cache.roomFor(rows, length);
@@ -127,7 +132,7 @@ export class SampleBatch {
 
   /** Compiles the graph that {@link decode} runs, so that the time of a step does not include compilation. */
   prepare(): Promise<void> {
-    return this.#place.prepare(this.#kind, this.weights, this.adaptersWith([]) !== null, this.#needsLogits);
+    return this.#place.prepare(this.#kind, this.weights, this.#useOf(this.adaptersWith([])), this.#needsLogits);
   }
 
   /**
@@ -157,6 +162,7 @@ export class SampleBatch {
       kind: this.#kind,
       weights: this.weights,
       adapters,
+      use: this.#useOf(adapters),
       owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
       tokens,
       pasts,

@@ -5,6 +5,7 @@ import { joinHeads, splitHeads } from "../model/heads.ts";
 import { isWindowed } from "../model/layer-windows.ts";
 import type { AttentionLayer, BatchDims, ModelInputs } from "../model/model-inputs.ts";
 import type { CachedResult } from "./caching-attention.ts";
+import type { AdapterUse } from "./place.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
 import { declareWeights } from "./prepared.ts";
 import { getOrThrow } from "../../../base/util/values.ts";
@@ -17,9 +18,9 @@ import { getOrThrow } from "../../../base/util/values.ts";
  *
  * @param isPrepared - Whether the matrices are constants of the program. @default false
  */
-export function decodeGraph(config: ModelConfig, hasAdapters: boolean, isPrepared = false): Graph {
-  const dims = { ...decodeDims(config), owners: "owners" };
-  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, isPrepared), readOnlyCacheAttention);
+export function decodeGraph(config: ModelConfig, adapters: AdapterUse, isPrepared = false): Graph {
+  const dims = { ...decodeDims(config), owners: "owners", isSwitched: isPrepared };
+  return samplerGraph(config, adapters, dims, (graph) => declareWeights(graph, config, isPrepared), readOnlyCacheAttention);
 }
 
 /** Returns the batch dimensions of one new token of each row. */

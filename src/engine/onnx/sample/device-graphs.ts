@@ -27,7 +27,7 @@ export function deviceGraph(kind: ForwardKind, config: ModelConfig, hasAdapters:
   const dims = isDecoding ? { batch: "batch", time: 1, rows: "batch" } : { batch: "batch", time: "time", rows: "rows" };
   const attend = (inputs: ModelInputs) => cachingAttention(inputs, CACHES[kind]);
   const declareWeights = (graph: Graph) => ({ weights: weightInputs(graph, layout) });
-  const graph = samplerGraph(config, hasAdapters, dims, declareWeights, attend, outputsOf(kind), !isDecoding);
+  const graph = samplerGraph(config, hasAdapters ? "several" : "none", dims, declareWeights, attend, outputsOf(kind), !isDecoding);
   if (isDecoding) graph.smallDims.add("batch");
   return graph;
 }

@@ -116,9 +116,9 @@ function devicePlace(memory: DeviceMemory, room: KeysRoom): SamplingPlace {
   const forwardOf = (precision: DevicePrecision) =>
     new Forward<OnDevice>({
       programOf: (kind) => kind,
-      compile(kind, { config }, hasAdapters) {
+      compile(kind, { config }, adapters) {
         const layout = storedLayout(memory, config);
-        return Program.compile(deviceGraph(kind as ForwardKind, config, hasAdapters, layout), kind, {
+        return Program.compile(deviceGraph(kind as ForwardKind, config, adapters !== "none", layout), kind, {
           threads: 1,
           device,
           resident: residentKeys(config),
@@ -184,6 +184,10 @@ class DeviceStack implements PlacedStack {
     this.#config = config;
     this.members = members;
     this.#programs = programs;
+  }
+
+  useOf(): "several" {
+    return "several";
   }
 
   async feeds(TensorClass: TensorConstructor, owners: readonly (Adapter | null)[]): Promise<Tensors> {

@@ -7,7 +7,7 @@ import { ProgramCache } from "../runtime/program-cache.ts";
 import { joinTables, loadRuntime, type Program, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { switchFeeds } from "./prepared-graph.ts";
 import { drawFeeds, drawnTokens, type DrawInputs, type DrawnTokens } from "./draw-graph.ts";
-import type { PlacedStack, PlacedWeights } from "./place.ts";
+import type { AdapterUse, PlacedStack, PlacedWeights } from "./place.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /**
@@ -28,7 +28,7 @@ const MAX_PROGRAMS = 16;
 export interface ForwardPlace<W extends PlacedWeights> {
   /** Returns the program that computes a kind of pass. */
   programOf(kind: ForwardKind, weights: W): ProgramKind;
-  compile(kind: ProgramKind, weights: W, hasAdapters: boolean): Promise<Program>;
+  compile(kind: ProgramKind, weights: W, adapters: AdapterUse): Promise<Program>;
   /** Whether programs hold these weights as constants, so that each model has programs of its own. */
   isPrepared(weights: W): boolean;
   /** Whether all runs of a program return the same outputs, as a program with resident outputs requires. */
@@ -43,6 +43,8 @@ export interface ForwardInput<W extends PlacedWeights = PlacedWeights> {
   readonly weights: W;
   /** Stack with the adapters of the rows; null if no row has an adapter. */
   readonly adapters: PlacedStack | null;
+  /** How the rows have adapters. */
+  readonly use: AdapterUse;
   /** Adapter of each row; null = no adapter. */
   readonly owners: readonly (Adapter | null)[];
   /** New tokens `[B, T]`, flat. */
@@ -113,8 +115,8 @@ export class Forward<W extends PlacedWeights> {
   }
 
   /** Compiles the graph that {@link run} needs, so that the time of a run does not include compilation. */
-  async prepare(kind: ForwardKind, weights: W, hasAdapters: boolean, needsLogits: boolean): Promise<void> {
-    await this.#program(kind, weights, hasAdapters, needsLogits);
+  async prepare(kind: ForwardKind, weights: W, adapters: AdapterUse, needsLogits: boolean): Promise<void> {
+    await this.#program(kind, weights, adapters, needsLogits);
   }
 
   /** Frees the programs that hold these weights. */
@@ -130,18 +132,18 @@ export class Forward<W extends PlacedWeights> {
 
   /** Runs one pass. Compiles its graph first if neither {@link prepare} nor an earlier pass did. */
   async run(input: ForwardInput<W>): Promise<ForwardOutput> {
-    const { kind, weights, adapters, owners, tokens, pasts, last, draws, needsLogits } = input;
+    const { kind, weights, adapters, use, owners, tokens, pasts, last, draws, needsLogits } = input;
     const { vocabularySize } = weights.config;
     const { Tensor } = await loadRuntime();
-    const program = await this.#program(kind, weights, adapters !== null, needsLogits);
+    const program = await this.#program(kind, weights, use, needsLogits);
     const size = pasts.length;
     const time = tokens.length / size;
     const results = await program.run(
       joinTables<Tensor>(
         this.#place.constants(Tensor, weights),
-        (await adapters?.feeds(Tensor, owners)) ?? {},
+        (await adapters?.feeds(Tensor, owners, use)) ?? {},
         input.feeds,
-        this.#place.programOf(kind, weights) === "prepared" ? switchFeeds(Tensor, kind, { rows: size, time }) : {},
+        this.#place.isPrepared(weights) ? switchFeeds(Tensor, kind, { rows: size, time }) : {},
         draws ? drawFeeds(Tensor, draws, vocabularySize) : {},
         { tokens: new Tensor("int64", toInt64(tokens), [size, time]) },
         program.inputNames.includes("positions") ? { positions: new Tensor("int64", toInt64(positionsOf(input, time)), [size, time]) } : {},
@@ -164,14 +166,14 @@ export class Forward<W extends PlacedWeights> {
     };
   }
 
-  #program(of: ForwardKind, weights: W, hasAdapters: boolean, needsLogits: boolean): Promise<Program> {
+  #program(of: ForwardKind, weights: W, adapters: AdapterUse, needsLogits: boolean): Promise<Program> {
     const { config } = weights;
     const kind = this.#place.programOf(of, weights);
     const isSeparate = this.#place.hasFixedOutputs && needsLogits;
     const text = getOrInsert(this.#texts, config, () => JSON.stringify(config));
-    const key = `${kind} ${hasAdapters} ${isSeparate} ${text}`;
+    const key = `${kind} ${adapters} ${isSeparate} ${text}`;
     const programs = this.#place.isPrepared(weights) ? this.#preparedPrograms(weights, key) : this.#programs;
-    return programs.get(key, () => this.#place.compile(kind, weights, hasAdapters));
+    return programs.get(key, () => this.#place.compile(kind, weights, adapters));
   }
 
   /** Returns the cache of one program that holds weights. Before a new one, frees other programs on these weights that are not in use. */

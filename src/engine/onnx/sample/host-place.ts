@@ -13,7 +13,7 @@ import { decodeGraph } from "./decode-graph.ts";
 import { Forward, type ForwardPlace, type ProgramKind } from "./forward.ts";
 import { KvCache } from "./kv-cache.ts";
 import { type HostPolicyWeights, type HostTrained, hostWeights } from "./host-weights.ts";
-import type { SamplerPlace, SamplingPlace } from "./place.ts";
+import type { AdapterUse, SamplerPlace, SamplingPlace } from "./place.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { preparedGraph } from "./prepared-graph.ts";
 import { PromptCache } from "./prompt-cache.ts";
@@ -30,21 +30,21 @@ const MIN_SHARED_PREFIX = 2 * BLOCK_TOKENS;
  * Builds the prefill graph: `T` new tokens of each of `B` prompts, after tokens that are already in the cache of {@link cachingAttention}.
  * In the graph `prompt`, only a single prompt may have such tokens; in the graph `continuation`, several may.
  */
-function promptGraph(kind: "prompt" | "continuation", config: ModelConfig, hasAdapters: boolean): Graph {
+function promptGraph(kind: "prompt" | "continuation", config: ModelConfig, adapters: AdapterUse): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows", owners: "owners" };
   const attend = (inputs: ModelInputs) => cachingAttention(inputs, { ...FIXED, isByRow: kind === "continuation" });
-  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, false), attend);
+  return samplerGraph(config, adapters, dims, (graph) => declareWeights(graph, config, false), attend);
 }
 
 /** Builds the graph of a program. */
 function graphOf(
   kind: ProgramKind,
   config: ModelConfig,
-  { hasAdapters, isPrepared }: { readonly hasAdapters: boolean; readonly isPrepared: boolean },
+  { adapters, isPrepared }: { readonly adapters: AdapterUse; readonly isPrepared: boolean },
 ): Graph {
-  if (kind === "prepared") return preparedGraph(config, hasAdapters);
+  if (kind === "prepared") return preparedGraph(config, adapters);
   if (kind === "draw") throw new TypeError("The processor draws tokens outside of graphs");
-  return kind === "decode" ? decodeGraph(config, hasAdapters, isPrepared) : promptGraph(kind, config, hasAdapters);
+  return kind === "decode" ? decodeGraph(config, adapters, isPrepared) : promptGraph(kind, config, adapters);
 }
 
 /** Returns the threads inside one op of a program. */
@@ -65,9 +65,9 @@ export function hostGraphs(maxThreads: number, precision: RolloutPrecision = "fl
   return {
     // Rounded rows need matrices in blocks, which prompts do not read.
     programOf: (kind, { matrices }) => (matrices !== null && (kind !== "decode" || precision === "float32") ? "prepared" : kind),
-    async compile(kind, { config, matrices }, hasAdapters) {
-      const graph = graphOf(kind, config, { hasAdapters, isPrepared: matrices !== null });
-      const threads = threadsOf(kind, config, hasAdapters, maxThreads);
+    async compile(kind, { config, matrices }, adapters) {
+      const graph = graphOf(kind, config, { adapters, isPrepared: matrices !== null });
+      const threads = threadsOf(kind, config, adapters !== "none", maxThreads);
       if (matrices === null) return Program.compile(graph, kind, { threads });
       const program = await matrices.use(async (stored) =>
         Program.compile(graph, kind, { threads, ...(await preparedMatrices(config, stored, kind === "decode" ? precision : "float32")) }),

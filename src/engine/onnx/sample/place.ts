@@ -86,10 +86,15 @@ export interface LayerCache {
   readonly values: Float32Array;
 }
 
+/** Adapters of the rows of a run: none, one that all rows have, or one of a stack for each row. */
+export type AdapterUse = "none" | "one" | "several";
+
 /** Adapters of a batch as one stack. */
 export interface PlacedStack {
-  /** Returns the graph inputs of a batch in which row `b` has the adapter `owners[b]`; null = no adapter. */
-  feeds(TensorClass: TensorConstructor, owners: readonly (Adapter | null)[]): Tensors | Promise<Tensors>;
+  /** Returns how rows with these adapters are computed; null = no adapter, of padding. */
+  useOf(owners: readonly (Adapter | null)[]): Exclude<AdapterUse, "none">;
+  /** Returns the graph inputs of a batch in which row `b` has the adapter `owners[b]`; null = no adapter, of padding. */
+  feeds(TensorClass: TensorConstructor, owners: readonly (Adapter | null)[], use: AdapterUse): Tensors | Promise<Tensors>;
   /** Frees the memory. Further calls have no effect. */
   release(): void;
 }
@@ -117,7 +122,7 @@ export interface SamplingPlace {
   /** Checks the programs; called before the first request. Calls after a successful one have no effect. */
   open(): Promise<void>;
   /** Compiles a graph, so that the time of a run does not include compilation. */
-  prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean, needsLogits: boolean): Promise<void>;
+  prepare(kind: ForwardKind, weights: PlacedWeights, adapters: AdapterUse, needsLogits: boolean): Promise<void>;
   /** Runs one forward pass. */
   run(input: ForwardInput): Promise<ForwardOutput>;
   /** Whether the graphs `decode` and `draw` draw tokens; they then need `draws`. If false, there is no graph `draw`. */

@@ -3,6 +3,7 @@
  * end of its cached prefix; on the processor, neither the cut into pieces nor the other prompts of the batch change any of its bits.
  */
 import type { PromptToken } from "../../port.ts";
+import type { Adapter } from "../model/parameters.ts";
 import { loadRuntime, type TensorConstructor } from "../runtime/program.ts";
 import { productRows } from "../runtime/thread-limits.ts";
 import { placeToken, requireDistribution } from "./choose.ts";
@@ -98,6 +99,11 @@ export class PrefillTask {
     return task;
   }
 
+  /** Adapter of each prompt. */
+  get owners(): (Adapter | null)[] {
+    return this.#heads.map(({ policy }) => policy.adapter);
+  }
+
   /** Padded length of each prompt. */
   get tokens(): number {
     return this.#time;
@@ -125,7 +131,8 @@ export class PrefillTask {
       kind: this.#cache.kind,
       weights: head.policy.weights,
       adapters,
-      owners: this.#heads.map(({ policy }) => policy.adapter),
+      use: adapters?.useOf(this.owners) ?? "none",
+      owners: this.owners,
       tokens,
       pasts: new Int32Array(size).fill(start),
       lengths: Int32Array.from(this.prompts, ({ prompt }) => prompt.length),

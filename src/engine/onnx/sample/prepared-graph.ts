@@ -3,11 +3,12 @@ import { branch, type Graph, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { AttentionLayer, BatchDims, ModelInputs } from "../model/model-inputs.ts";
 import { normName } from "../model/parameters.ts";
-import { isLarge } from "../model/size.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
+import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { attendAndExtend, type CachedResult } from "./caching-attention.ts";
 import { attendToCache, cacheMasks, decodeDims, maskName } from "./decode-graph.ts";
 import type { ForwardKind } from "./forward.ts";
+import type { AdapterUse } from "./place.ts";
 import { declareWeights } from "./prepared.ts";
 import { cacheNames, GROUP_TOKENS, samplerGraph } from "./sampler-graph.ts";
 import { getOrThrow, itemAt } from "../../../base/util/values.ts";
@@ -19,9 +20,9 @@ const PROMPT_DIMS: BatchDims = { batch: "batch", time: "time", rows: "rows" };
  * Builds the graph for new tokens of each of `B` rows. All rows are prompts, or all are decoded; only attention differs between the two.
  * Prompts have the cache of {@link attendAndExtend}, running rows the cache of {@link attendToCache}; a run feeds {@link switchFeeds}, too.
  */
-export function preparedGraph(config: ModelConfig, hasAdapters: boolean): Graph {
-  const dims = { ...PROMPT_DIMS, owners: "owners", hasTokenGroups: isLarge(config) };
-  return samplerGraph(config, hasAdapters, dims, (graph) => declareWeights(graph, config, true), attention);
+export function preparedGraph(config: ModelConfig, adapters: AdapterUse): Graph {
+  const dims = { ...PROMPT_DIMS, owners: "owners", isSwitched: true };
+  return samplerGraph(config, adapters, dims, (graph) => declareWeights(graph, config, true), attention);
 }
 
 /** Returns the attention layer that `is_decoding` and, for several prompts with cached tokens, `is_by_row` switch. */
@@ -111,12 +112,14 @@ export function switchFeeds(
 ): Tensors {
   const flag = (isOn: boolean) => new TensorClass("bool", Uint8Array.of(Number(isOn)), [1]);
   const isDecoding = kind === "decode";
-  const perGroup = isDecoding ? 1 : GROUP_TOKENS;
+  // The single token of a running row is computed twice.
+  const [padded, perGroup] = isDecoding ? [MIN_ROWS, MIN_ROWS] : [time, GROUP_TOKENS];
   const mask = () => new TensorClass("float32", new Float32Array(rows), [rows, 1, 1, 1]);
   return {
     is_decoding: flag(isDecoding),
     is_by_row: flag(kind === "continuation"),
-    token_groups: new TensorClass("float32", new Float32Array(time), [time / perGroup, perGroup]),
+    padded_tokens: new TensorClass("float32", new Float32Array(padded), [padded]),
+    token_groups: new TensorClass("float32", new Float32Array(padded), [padded / perGroup, perGroup]),
     ...(isDecoding
       ? { last_places: new TensorClass("int32", new Int32Array(rows), [rows]), total: new TensorClass("int32", new Int32Array(1), [1]) }
       : { past_mask: mask(), window_mask: mask() }),

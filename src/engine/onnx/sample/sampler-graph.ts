@@ -5,6 +5,7 @@ import { adapterNames, type LinearSpec } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { type AttentionLayer, type BatchDims, type ModelInputs, type Projection, rotaryInputs } from "../model/model-inputs.ts";
 import { logits, transformer } from "../model/transformer.ts";
+import type { AdapterUse } from "./place.ts";
 import { first, getOrThrow } from "../../../base/util/values.ts";
 
 /** Returns the names of a layer's cache inputs and outputs. */
@@ -36,11 +37,10 @@ export interface SamplerDims extends BatchDims {
    */
   readonly owners?: Dim | undefined;
   /**
-   * Whether a product with an adapter is one product for each group of a row's tokens: the input `token_groups` has one element for each
-   * token, `[groups, tokens of a group]`. Each group has {@link GROUP_TOKENS} tokens of a prompt, or the one token of a running row. For
-   * prompts that are computed with several threads. @default false: one product for each row
+   * Whether rows are prompts or decoded, as a run switches. A product with an adapter then never has a single row, and rows of one adapter
+   * may have one product, see {@link sharedAdapter} and {@link groupedAdapters}. @default false: one product for each row
    */
-  readonly hasTokenGroups?: boolean | undefined;
+  readonly isSwitched?: boolean | undefined;
 }
 
 /** Graph inputs of a model's weights. */
@@ -51,7 +51,7 @@ export type WeightInputs = Pick<ModelInputs, "weights" | "tiedHead">;
  *
  * `declareOutputs` receives the logits `[S, V]` of the tokens with the flat indices in `last`.
  *
- * @param hasAdapters - Whether rows have low-rank adapters, each row its own.
+ * @param adapters - Whether rows have low-rank adapters, each row its own, or all rows one.
  * @param declareWeights - Declares the weights.
  * @param attend - Creates the attention layer, which reads and writes the cache.
  * @param declareOutputs - Declares the outputs other than the cache. @default {@link distributionOutputs}
@@ -59,7 +59,7 @@ export type WeightInputs = Pick<ModelInputs, "weights" | "tiedHead">;
  */
 export function samplerGraph(
   config: ModelConfig,
-  hasAdapters: boolean,
+  adapters: AdapterUse,
   dims: SamplerDims,
   declareWeights: (graph: Graph) => WeightInputs,
   attend: (inputs: ModelInputs) => AttentionLayer,
@@ -71,7 +71,7 @@ export function samplerGraph(
   const weightInputs = declareWeights(graph);
   const positions = graph.input("positions", [dims.batch, dims.time], "int64");
   const shared = { graph, config, dims, ...weightInputs, positions, rotary: rotaryInputs(graph, config, "positions") };
-  const delta = hasAdapters ? adapterTerm(graph, config, dims) : undefined;
+  const delta = adapters === "none" ? undefined : adapterTerm(adapters, graph, config, dims);
   const project: Projection | undefined =
     delta && ((linear, x) => add(matmul(x, getOrThrow(shared.weights, linear.name)), delta(linear, x)));
   const inputs: ModelInputs = { ...shared, project };
@@ -88,30 +88,91 @@ export function distributionOutputs(raw: Value): void {
   graph.output("probs", softmax(raw));
 }
 
+/** Returns the term `(x·A)·B` of each row's adapter. */
+function adapterTerm(use: AdapterUse, graph: Graph, config: ModelConfig, dims: SamplerDims): Projection {
+  if (use === "one") return sharedAdapter(graph, dims);
+  return dims.isSwitched ? groupedAdapters(graph, config, dims) : stackedAdapters(graph, config, dims);
+}
+
+/**
+ * Returns the term of one adapter that all rows have: its matrices are inputs `[1, in, rank]` and `[1, rank, out]`. Products of matrices with
+ * two dimensions would be merged with the sum with `x·W`, which then rounds differently.
+ */
+function sharedAdapter(graph: Graph, { rows }: SamplerDims): Projection {
+  return (linear, x) => {
+    const all = reshape(x, [1, rows, linear.inputSize]);
+    const parts = linear.parts.map(({ outputSize }, part) => {
+      const { a, b } = adapterNames(linear, part);
+      const low = matmul(all, graph.input(a, [1, linear.inputSize, "rank"]));
+      return matmul(low, graph.input(b, [1, "rank", outputSize]));
+    });
+    return reshape(join(parts, 2, widthOf(linear)), [rows, widthOf(linear)]);
+  };
+}
+
 /**
  * Returns the term `(x·A[o])·B[o]` with each row's own `A` and `B`, picked from stacks `[adapters, in, rank]` and `[adapters, rank, out]`
  * by `adapter` `[B]` or, if all rows have the same adapter, `[1]`. Picking costs a copy, but keeps a row's product bit-identical for any
  * set of loaded adapters: it is a product of this row alone. One wide product over adjacent adapters would round differently, and so would
  * one product of all rows.
  */
-function adapterTerm(
-  graph: Graph,
-  config: ModelConfig,
-  { batch, time, rows, owners = batch, hasTokenGroups = false }: SamplerDims,
-): Projection {
+function stackedAdapters(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch }: SamplerDims): Projection {
   const owner = ownersByLayer(graph.input("adapter", [owners], "int64"), isLarge(config));
-  const tokens: readonly Dim[] = hasTokenGroups ? graph.input("token_groups", ["groups", "group_tokens"]).shape : [time];
   return (linear, x) => {
     const index = owner(linear, x);
-    const perRow = reshape(x, [batch, ...tokens, linear.inputSize]);
-    const width = linear.parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
-    const parts = linear.parts.map(({ outputSize }, part) => {
-      const { a, b } = adapterNames(linear, part);
-      const low = productOfRows(perRow, graph.input(a, ["adapters", linear.inputSize, "rank"]), index, { batch, tokens });
-      return productOfRows(low, graph.input(b, ["adapters", "rank", outputSize]), index, { batch, tokens });
-    });
-    return reshape(join(parts, first(parts).shape.length - 1, width), [rows, width]);
+    const perRow = reshape(x, [batch, time, linear.inputSize]);
+    return reshape(termOfRows(linear, perRow, index, { batch, tokens: [time] }), [rows, widthOf(linear)]);
   };
+}
+
+/**
+ * Returns the term `(x·A[o])·B[o]` like {@link stackedAdapters}, with products of {@link GROUP_TOKENS} tokens of a prompt, or of two copies
+ * of the one token of a running row: a product of a single row would have other bits than {@link sharedAdapter}. The inputs `padded_tokens`
+ * `[T]` and `token_groups` `[groups, tokens of a group]` have an element for each token, copies included.
+ */
+function groupedAdapters(graph: Graph, config: ModelConfig, { batch, time, rows, owners = batch }: SamplerDims): Projection {
+  const owner = ownersByLayer(graph.input("adapter", [owners], "int64"), isLarge(config));
+  graph.input("padded_tokens", ["padded_time"]);
+  const tokens = graph.input("token_groups", ["groups", "group_tokens"]).shape;
+  const [zero, one] = [graph.ints([0]), graph.ints([1])];
+  return (linear, x) => {
+    const index = owner(linear, x);
+    const copied = graph.recordOne({
+      op: "Expand",
+      inputs: [reshape(x, [batch, time, linear.inputSize]), graph.shapeVector([1, "padded_time", 1])],
+      output: { shape: [batch, "padded_time", linear.inputSize] },
+    });
+    const perGroup = reshape(copied, [batch, ...tokens, linear.inputSize]);
+    const all = reshape(termOfRows(linear, perGroup, index, { batch, tokens }), [batch, "padded_time", widthOf(linear)]);
+    const withoutCopies = graph.recordOne({
+      op: "Slice",
+      inputs: [all, zero, graph.shapeVector([time]), one],
+      output: { shape: [batch, time, widthOf(linear)] },
+    });
+    return reshape(withoutCopies, [rows, widthOf(linear)]);
+  };
+}
+
+/** Returns the number of results of a linear layer. */
+function widthOf({ parts }: LinearSpec): number {
+  return parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
+}
+
+/** Rows of products with picked adapters. */
+interface RowDims {
+  readonly batch: Dim;
+  readonly tokens: readonly Dim[];
+}
+
+/** Computes the term of a linear layer for rows `[B, …tokens, in]` with picked adapters. */
+function termOfRows(linear: LinearSpec, x: Value, index: Value, dims: RowDims): Value {
+  const { graph } = x;
+  const parts = linear.parts.map(({ outputSize }, part) => {
+    const { a, b } = adapterNames(linear, part);
+    const low = productOfRows(x, graph.input(a, ["adapters", linear.inputSize, "rank"]), index, dims);
+    return productOfRows(low, graph.input(b, ["adapters", "rank", outputSize]), index, dims);
+  });
+  return join(parts, first(parts).shape.length - 1, widthOf(linear));
 }
 
 /**
@@ -145,12 +206,7 @@ export const GROUP_TOKENS = 8;
  * leading dimension of size 1: each row, or each group of its tokens, is then a product of its own, because matrices with more dimensions
  * than `x` keep the runtime from joining the rows to one product. The index has these dimensions, so the picked matrices need no reshape.
  */
-function productOfRows(
-  x: Value,
-  w: Value,
-  index: Value,
-  { batch, tokens }: { readonly batch: Dim; readonly tokens: readonly Dim[] },
-): Value {
+function productOfRows(x: Value, w: Value, index: Value, { batch, tokens }: RowDims): Value {
   const { graph } = x;
   const [, depth, width] = w.shape as [Dim, Dim, Dim];
   const [owners] = index.shape as [Dim];

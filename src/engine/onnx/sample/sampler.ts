@@ -264,7 +264,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     try {
       const batch = this.#batches.of(policy);
       const adapters = batch.adaptersWith(task.requests.flatMap((request) => request.policy.adapter ?? []));
-      await this.#place.prepare(task.kind, weights, adapters !== null, task.needsLogits);
+      await this.#place.prepare(task.kind, weights, adapters?.useOf(task.owners) ?? "none", task.needsLogits);
       const groups = task.requests.map(({ group }) => group);
       const startMs = performance.now();
       const result = await task.step(adapters, this.#limiters.pieceTokens(weights.config, endMs));

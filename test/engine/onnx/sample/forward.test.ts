@@ -21,7 +21,7 @@ test("prompts and decoding of prepared weights share a program", async () => {
   const stored = float32Weights(layout, new Float32Array(layout.length));
   const weights = { config, fed: stored, matrices: BaseWeights.kept(stored), rotary: rotaryTables(config) };
   const forward = new Forward(hostGraphs(1));
-  for (const kind of ["prompt", "continuation", "decode"] as const) await forward.prepare(kind, weights, false, false);
+  for (const kind of ["prompt", "continuation", "decode"] as const) await forward.prepare(kind, weights, "none", false);
   expect(compile).toHaveBeenCalledTimes(1);
 });
 
@@ -37,12 +37,12 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
   });
   const forward = new Forward(hostGraphs(1));
   for (let i = 0; i < 20; i++) {
-    await forward.prepare("decode", weightsOf(64), false, false);
-    await forward.prepare("decode", weightsOf(65 + i), false, false);
+    await forward.prepare("decode", weightsOf(64), "none", false);
+    await forward.prepare("decode", weightsOf(65 + i), "none", false);
   }
   expect(compile).toHaveBeenCalledTimes(21);
   await expect.poll(() => release).toHaveBeenCalledTimes(21 - 16);
-  await forward.prepare("decode", weightsOf(65), false, false);
+  await forward.prepare("decode", weightsOf(65), "none", false);
   expect(compile).toHaveBeenCalledTimes(22);
 });
 
@@ -55,13 +55,13 @@ test("frees a program that holds weights for another one on the same weights onc
   const stored = float32Weights(layout, new Float32Array(layout.length));
   const weights = { config, fed: stored, matrices: BaseWeights.kept(stored), rotary: rotaryTables(config) };
   const forward = new Forward(hostGraphs(1, "int8"));
-  await forward.prepare("decode", weights, false, false);
-  await forward.prepare("decode", weights, true, false);
-  await forward.prepare("decode", weights, false, false);
+  await forward.prepare("decode", weights, "none", false);
+  await forward.prepare("decode", weights, "one", false);
+  await forward.prepare("decode", weights, "none", false);
   expect([compile.mock.calls.length, release.mock.calls.length]).toEqual([2, 0]);
   vi.advanceTimersByTime(11_000);
-  await forward.prepare("decode", weights, true, false);
-  await forward.prepare("prompt", weights, true, false);
+  await forward.prepare("decode", weights, "one", false);
+  await forward.prepare("prompt", weights, "one", false);
   await expect.poll(() => release).toHaveBeenCalledTimes(1);
   forward.forget(weights);
   await expect.poll(() => release).toHaveBeenCalledTimes(3);
@@ -80,9 +80,9 @@ test("frees the programs that hold weights of a large model on request, and none
   };
   const [small, large] = [weightsOf(48), weightsOf(510_000)];
   const forward = new Forward(hostGraphs(1));
-  for (const weights of [small, large]) await forward.prepare("decode", weights, false, false);
+  for (const weights of [small, large]) await forward.prepare("decode", weights, "none", false);
   forward.freeIdle();
   await expect.poll(() => release).toHaveBeenCalledTimes(1);
-  for (const weights of [small, large]) await forward.prepare("decode", weights, false, false);
+  for (const weights of [small, large]) await forward.prepare("decode", weights, "none", false);
   expect(compile).toHaveBeenCalledTimes(3);
 });
