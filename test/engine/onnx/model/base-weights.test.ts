@@ -63,7 +63,10 @@ test("a file that was replaced in the meantime is not read", async () => {
   const weights = await BaseWeights.read(directory, config, "float32");
   weights.free();
   await utimes(join(directory, "model.safetensors"), new Date(0), new Date(0));
-  await expect(weights.use(summed)).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("restart the service") as string });
+  await expect(weights.use(summed)).rejects.toMatchObject({
+    code: "E_DATA",
+    message: expect.stringContaining("restart the service") as string,
+  });
 });
 
 test("sampling and training continue with the same bits after the memory of their base was freed", async () => {

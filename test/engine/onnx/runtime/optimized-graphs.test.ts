@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { InferenceSession } from "onnxruntime-node";
@@ -8,7 +8,7 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
-import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
+import { storeWeights } from "../../../../src/engine/onnx/model/stored-weights.ts";
 import { cpu } from "../../../../src/engine/onnx/runtime/device.ts";
 import { createOptimized } from "../../../../src/engine/onnx/runtime/optimized-graphs.ts";
 import { loadRuntime } from "../../../../src/engine/onnx/runtime/program.ts";
@@ -52,28 +52,58 @@ test("a large graph is optimized once for each of its sessions' options", async 
   expect(second.outputNames).toEqual(first.outputNames);
 });
 
-test("a graph compiled from its optimized form computes the same bits", async () => {
+/** Computes gradients of an adapter on the shipped model, with a graph that is compiled anew. */
+async function gradients(beforeRelease: () => void = () => {}): Promise<Float32Array> {
   const base = baseLayout(config);
   const layout = adapterLayout(config, 8);
   const random = (length: number, seed: bigint) => Float32Array.from({ length }, (_, i) => (uniform(seed, i) - 0.5) * 0.2);
+  const stored = await storeWeights(random(base.length, 1n), base, "int4");
   const model = {
-    base: { config, layout: base, weights: BaseWeights.kept(float32Weights(base, random(base.length, 1n))), rotary: rotaryTables(config) },
+    base: { config, layout: base, weights: BaseWeights.kept(stored), rotary: rotaryTables(config) },
     lora: { rank: 8, alpha: 16 },
     layout,
     parameters: random(layout.length, 2n),
   };
   const rows = [{ tokens: Int32Array.from({ length: 40 }, (_, t) => (t * 17) % 100), weights: new Float32Array(40).fill(1, 1) }];
   const [batch] = planBatches(rows, { maxTokens: 512, maxSharing: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 });
-  const gradients = async () => {
-    const sum = new Float32Array(layout.length);
-    const runner = new BatchRunner(1);
-    await runner.run(model, rows, batch!, { kind: "cross-entropy" }, sum);
-    runner.programs.clear();
-    return sum;
-  };
+  const sum = new Float32Array(layout.length);
+  const runner = new BatchRunner(1);
+  await runner.run(model, rows, batch!, { kind: "cross-entropy" }, sum);
+  beforeRelease();
+  runner.programs.clear();
+  return sum;
+}
+
+test("a graph compiled from its optimized form computes the same bits", async () => {
   const first = await gradients();
   expect(first.some((value) => value !== 0)).toBe(true);
   expect(await gradients()).toEqual(first);
+});
+
+test("a graph compiled from its optimized form runs its operators in the same order, on which its memory depends", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-profiles-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const { create } = runtime.InferenceSession;
+  const levels: unknown[] = [];
+  let profiled: InferenceSession | undefined;
+  const profiling = async (graph: Uint8Array, options: InferenceSession.SessionOptions) => {
+    levels.push(options.graphOptimizationLevel);
+    // A cached form exists only for equal options, so the profile is not one of them.
+    profiled = await create(graph, { ...options, enableProfiling: true, profileFilePrefix: join(directory, `${levels.length}`) });
+    return profiled;
+  };
+  vi.spyOn(runtime.InferenceSession, "create").mockImplementation(profiling as typeof create);
+  for (let i = 0; i < 2; i++) await gradients(() => profiled!.endProfiling());
+  const orders = await Promise.all(
+    (await readdir(directory)).sort().map(async (file) => {
+      const events = JSON.parse(await readFile(join(directory, file), "utf8")) as { name: string; args?: { op_name?: string } }[];
+      return events.flatMap(({ name, args }) => (name.endsWith("_kernel_time") ? [args?.op_name] : []));
+    }),
+  );
+  expect(levels.at(-1)).toBe("disabled");
+  expect(orders).toHaveLength(2);
+  expect(orders[0]!.length).toBeGreaterThan(100);
+  expect(orders[1]).toEqual(orders[0]);
 });
 
 test("graphs are compiled without a directory for temporary files, and leave none behind", async () => {
