@@ -4,7 +4,7 @@ import { ELEMENT_TYPES } from "../../src/engine/onnx/model/element-types.ts";
 import { firstInfinite, MAX_FLOAT16, toFloat16 } from "../../src/base/util/float16.ts";
 
 /** Returns the numbers with these float16 bits. */
-const numbersOf = (halves: Uint16Array) => ELEMENT_TYPES["F16"]!.decode(halves.slice().buffer);
+const numbersOf = (halves: Uint16Array) => ELEMENT_TYPES["F16"]!.decode(new Uint8Array(halves.slice().buffer));
 const rounded = (...values: number[]) => Array.from(numbersOf(toFloat16(Float32Array.from(values))));
 /** Bits of all finite float16 numbers from 0, ascending. */
 const POSITIVE = Uint16Array.from({ length: 0x7c00 }, (_, bits) => bits);
@@ -34,7 +34,9 @@ test("numbers up to 2^-25 become 0, and numbers from 65,520 infinite", () => {
 
 test("bfloat16 numbers from 2^-17 to the largest float16 are exact", () => {
   const bits = Uint16Array.from({ length: 2 ** 16 }, (_, i) => i);
-  const all = ELEMENT_TYPES["BF16"]!.decode(bits.buffer).filter((value) => Math.abs(value) >= 2 ** -17 && Math.abs(value) <= MAX_FLOAT16);
+  const all = ELEMENT_TYPES["BF16"]!.decode(new Uint8Array(bits.buffer)).filter(
+    (value) => Math.abs(value) >= 2 ** -17 && Math.abs(value) <= MAX_FLOAT16,
+  );
   expect(all).toHaveLength(2 * 33 * 128);
   expect(numbersOf(toFloat16(all))).toEqual(all);
   // The next smaller bfloat16 number has bits below the smallest float16.

@@ -85,9 +85,9 @@ export interface WeightSource {
    */
   read(name: string): Promise<Float32Array>;
   /**
-   * Reads one tensor like {@link read}, in pieces of at most 2 M elements.
+   * Reads one tensor like {@link read}, in pieces of at most 2^19 elements.
    *
-   * @param visit - Called with each piece and the index of its first element in the tensor.
+   * @param visit - Called with each piece, which is overwritten after the call, and the index of its first element in the tensor.
    */
   readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
   /**
@@ -129,14 +129,30 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       const [start, end] = entry.data_offsets;
       return { type: entry.type, start: dataStart + start, end: dataStart + end };
     };
+    /** Buffers for pieces that are not in use: memory that is new to the process takes as long as reading the file. */
+    const buffers: ArrayBuffer[] = [];
+    /** Reads a piece that starts at a position before `end`. */
+    const readPiece = async (position: number, end: number) => {
+      const raw = new Uint8Array(buffers.pop() ?? new ArrayBuffer(PIECE_BYTES), 0, Math.min(PIECE_BYTES, end - position));
+      await readFully(label, file, raw, position);
+      return raw;
+    };
     const forEachPiece = async (name: string, visit: (piece: Piece) => void) => {
       const { type, start, end } = locate(name);
-      for (let position = start; position < end; position += PIECE_BYTES) {
-        const raw = new ArrayBuffer(Math.min(PIECE_BYTES, end - position));
-        await readFully(label, file, new Uint8Array(raw), position);
-        const piece = { type, raw, first: (position - start) / type.width };
-        requireFinite(label, name, piece);
-        visit(piece);
+      let next = start < end ? readPiece(start, end) : null;
+      try {
+        for (let position = start; next !== null; position += PIECE_BYTES) {
+          const raw: Uint8Array<ArrayBuffer> = await next;
+          // The next piece is read during the visit.
+          next = position + PIECE_BYTES < end ? readPiece(position + PIECE_BYTES, end) : null;
+          const piece = { type, raw, first: (position - start) / type.width };
+          requireFinite(label, name, piece);
+          visit(piece);
+          buffers.push(raw.buffer);
+        }
+      } finally {
+        // The file must stay open until the read ends; its error follows the one that is being thrown.
+        await next?.catch(() => {});
       }
     };
     return {
@@ -145,8 +161,8 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       shapeOf: (name) => entries.get(name)?.shape,
       async read(name) {
         const { type, start, end } = locate(name);
-        const raw = new ArrayBuffer(end - start);
-        await readFully(label, file, new Uint8Array(raw), start);
+        const raw = new Uint8Array(end - start);
+        await readFully(label, file, raw, start);
         requireFinite(label, name, { type, raw, first: 0 });
         return type.decode(raw);
       },
@@ -166,12 +182,12 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
 /** Consecutive raw elements of a tensor, from index `first` on. */
 interface Piece {
   readonly type: TensorType;
-  readonly raw: ArrayBuffer;
+  readonly raw: Uint8Array;
   readonly first: number;
 }
 
 /** Number of bytes in a piece of a tensor; a multiple of every element size. */
-const PIECE_BYTES = 4 * 1024 * 1024;
+const PIECE_BYTES = 1024 * 1024;
 
 /** Checks that the elements of a piece are finite. */
 function requireFinite(label: string, name: string, { type, raw, first }: Piece): void {

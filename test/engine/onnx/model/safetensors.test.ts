@@ -121,6 +121,33 @@ test("checks a float32 tensor of several chunks up to its last element", async (
   }
 });
 
+test("gives the pieces of tensors that are read at the same time", async () => {
+  const [a, b] = [0, 1].map((seed) => Float32Array.from({ length: 700_000 + seed }, (_, i) => i + seed / 2)) as [
+    Float32Array,
+    Float32Array,
+  ];
+  const entry = (start: number, { length, byteLength }: Float32Array) => ({
+    dtype: "F32",
+    shape: [length],
+    data_offsets: [start, start + byteLength],
+  });
+  const data = Buffer.concat([a, b].map(({ buffer }) => new Uint8Array(buffer as ArrayBuffer)));
+  const path = await fileOf({ a: entry(0, a), b: entry(a.byteLength, b) }, data);
+  await withFile(path, async (file) => {
+    const read = async (name: string, like: Float32Array) => {
+      const values = new Float32Array(like.length);
+      let pieces = 0;
+      await file.readPieces(name, (piece, first) => {
+        values.set(piece, first);
+        pieces++;
+      });
+      expect(pieces).toBeGreaterThan(2);
+      return Buffer.compare(Buffer.from(values.buffer), Buffer.from(like.buffer));
+    };
+    expect(await Promise.all([read("a", a), read("b", b), read("a", a)])).toEqual([0, 0, 0]);
+  });
+});
+
 test("names a file that cannot be opened without its directory", async () => {
   const path = join(tmpdir(), "whetstone-nowhere", "x.safetensors");
   await expect(openSafetensors(path)).rejects.toThrow("x.safetensors cannot be read: ENOENT: no such file or directory");
