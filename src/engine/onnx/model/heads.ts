@@ -31,7 +31,9 @@ export function splitHeads(inputs: ModelInputs, layer: number, projected: Value)
   const { config, dims } = inputs;
   const { heads, kvHeads, headSize: d } = config;
   const { batch, time } = dims;
-  const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
+  const all = heads + 2 * kvHeads;
+  // The heads of a single token are in order already.
+  const perHead = time === 1 ? reshape(projected, [batch, all, 1, d]) : transpose(reshape(projected, [batch, time, all, d]), [0, 2, 1, 3]);
   const [queriesAndKeys, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
   const rotated = rotate(inputs, layer, normalizeHeads(inputs, layer, queriesAndKeys, 1));
   const [queries, keys] = split(rotated, 1, [heads, kvHeads]);
@@ -42,8 +44,8 @@ export function splitHeads(inputs: ModelInputs, layer: number, projected: Value)
 /** Concatenates head outputs `[B, kv, (h/kv)·T, d]` to `[B·T, h·d]`. */
 export function joinHeads({ config, dims }: ModelInputs, outputs: Value): Value {
   const { heads, headSize: d } = config;
-  const perHead = reshape(outputs, [dims.batch, heads, dims.time, d]);
-  return reshape(transpose(perHead, [0, 2, 1, 3]), [dims.rows, heads * d]);
+  const perHead = (): Value => transpose(reshape(outputs, [dims.batch, heads, dims.time, d]), [0, 2, 1, 3]);
+  return reshape(dims.time === 1 ? outputs : perHead(), [dims.rows, heads * d]);
 }
 
 /**

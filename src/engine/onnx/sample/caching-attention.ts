@@ -54,8 +54,8 @@ export function cachingAttention(inputs: ModelInputs, { past, present, isByRow =
     const pastInputs = past === null ? null : { keys: cacheInput(names.pastKeys, past), values: cacheInput(names.pastValues, past) };
     const cache = { past: pastInputs, capacity: present, lastPositions, total };
     const { mixed, keys, values } = attendAndExtend(inputs, layer, projected, { cache, isByRow });
-    graph.output(names.keys, keys);
-    graph.output(names.values, values);
+    graph.directOutput(names.keys, keys);
+    graph.directOutput(names.values, values);
     return mixed;
   };
 }

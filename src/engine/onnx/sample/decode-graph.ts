@@ -54,8 +54,8 @@ function readOnlyCacheAttention(inputs: ModelInputs): AttentionLayer {
       values: graph.input(names.pastValues, ["batch", kvHeads, "capacity", d]),
       mask: getOrThrow(masks, maskName(config, layer)),
     });
-    graph.output(names.keys, keys);
-    graph.output(names.values, values);
+    graph.directOutput(names.keys, keys);
+    graph.directOutput(names.values, values);
     return mixed;
   };
 }

@@ -108,8 +108,10 @@ function hostPlace(forward: Forward<HostPolicyWeights>, maxThreads: number, roll
   return {
     batchRows(count, weights, hasAdapters) {
       const { config, matrices, fed } = weights as HostPolicyWeights;
-      if (matrices === null || fed.blocks.size > 0 || rollouts !== "float32") return productRows(Math.max(MIN_ROWS, count));
-      return Math.max(hasAdapters ? MIN_ROWS : minDecodeRows(config, maxThreads), count);
+      // Constants in float32 and rows in 8 bits have no code path of their own for a single row.
+      const computesSingle = matrices !== null && !hasAdapters && (fed.blocks.size === 0 || rollouts !== "float32");
+      const rows = Math.max(computesSingle ? minDecodeRows(config, maxThreads) : MIN_ROWS, count);
+      return rows === 1 ? 1 : productRows(rows);
     },
     open: () => Promise.resolve(),
     prepare: (kind, weights, ...more) => forward.prepare(kind, weights as HostPolicyWeights, ...more),

@@ -83,9 +83,9 @@ export function samplerGraph(
 /** Declares the outputs `logits`, `logprobs` (`log softmax`) and `probs` (`softmax`), `[S, V]` each. */
 export function distributionOutputs(raw: Value): void {
   const { graph } = raw;
-  graph.output("logits", raw);
-  graph.output("logprobs", logSoftmax(raw));
-  graph.output("probs", softmax(raw));
+  graph.directOutput("logits", raw);
+  graph.directOutput("logprobs", logSoftmax(raw));
+  graph.directOutput("probs", softmax(raw));
 }
 
 /** Returns the term `(x·A)·B` of each row's adapter. */

@@ -22,8 +22,8 @@ export function decodeThreads(config: ModelConfig, hasAdapters: boolean, maxThre
 }
 
 /**
- * Returns the min rows of a batch without adapters on prepared float32 matrices, whose products compute a single row as they compute several:
- * as many as give at least one product of attention to each thread.
+ * Returns the min rows of a batch whose products with weights compute a single row as they compute several: as many as give at least one
+ * product of attention to each thread.
  */
 export function minDecodeRows(config: ModelConfig, maxThreads: number): number {
   return Math.ceil(decodeThreads(config, false, maxThreads) / config.kvHeads);
