@@ -20,7 +20,7 @@ export type ForwardKind = "prompt" | "continuation" | "decode" | "draw";
 export type ProgramKind = ForwardKind | "prepared";
 
 /**
- * Max compiled graphs kept. A model shape has at most eight: four kinds, with and without adapters; on a device fourteen, also with logits.
+ * Max compiled graphs kept. A model shape has at most six: three kinds, with and without adapters; on a device fourteen, also with logits.
  */
 const MAX_PROGRAMS = 16;
 
