@@ -1,10 +1,11 @@
 /** Adapters of a batch on the processor, stacked so that one product per matrix serves rows with different adapters. */
 import type { ModelConfig } from "../model/config.ts";
-import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
-import { joinTables, tableOf, type Tensor, type Tensors } from "../runtime/program.ts";
+import { type Adapter, adapterLayout, adapterNames, allLinears, type Layout, type LinearSpec, viewOf } from "../model/parameters.ts";
+import { joinTables, tableOf, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { PlacedStack } from "./place.ts";
+import { sharedNames } from "./sampler-graph.ts";
 import { isLarge } from "../model/size.ts";
-import { first, getOrInsert, itemAt } from "../../../base/util/values.ts";
+import { first, getOrInsert, getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /** Adapter with its weights. */
 export interface LoadedAdapter extends Adapter {
@@ -59,16 +60,16 @@ export function stackAdapters(
     useOf: (owners) => (canShare && new Set(owners.filter((owner) => owner !== null)).size === 1 ? "one" : "several"),
     feeds(TensorClass, owners, use) {
       if (use === "one") {
-        const member = members.findIndex((each) => owners.includes(each)) + 1;
-        return getOrInsert(own, itemAt(members, member - 1), () =>
-          tableOf(
-            stacks.map(({ name, shape: [, ...matrix], stack }) => {
-              const shape = [1, ...matrix];
+        const member = members.findIndex((each) => owners.includes(each));
+        return getOrInsert(own, itemAt(members, member), () => {
+          const matrices = new Map(
+            stacks.map(({ name, shape: [, ...shape], stack }) => {
               const size = shape.reduce((a, b) => a * b, 1);
-              return [name, new TensorClass("float32", stack.subarray(member * size, (member + 1) * size), shape)] as const;
+              return [name, stack.subarray((member + 1) * size, (member + 2) * size)];
             }),
-          ),
-        );
+          );
+          return tableOf(allLinears(config).flatMap((linear) => sharedFeeds(TensorClass, linear, matrices)));
+        });
       }
       const all = owners.map((owner) => (owner ? members.findIndex((member) => member === owner) + 1 : 0));
       // Results of padding rows are not used, so they may have the adapter of the other rows.
@@ -79,4 +80,33 @@ export function stackAdapters(
       return joinTables<Tensor>(tensors, { adapter: new TensorClass("int64", index, [index.length]) });
     },
   };
+}
+
+/** Returns the inputs of one adapter that all rows have, for a linear layer. @param matrices - Matrices of the adapter by name. */
+function sharedFeeds(
+  TensorClass: TensorConstructor,
+  linear: LinearSpec,
+  matrices: ReadonlyMap<string, Float32Array>,
+): (readonly [string, Tensor])[] {
+  const { parts, inputSize } = linear;
+  const ofParts = parts.map((_, part) => {
+    const { a, b } = adapterNames(linear, part);
+    return [getOrThrow(matrices, a), getOrThrow(matrices, b)] as const;
+  });
+  const names = sharedNames(linear);
+  const width = parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
+  const rank = first(ofParts)[0].length / inputSize;
+  const joined = new Float32Array(parts.length * inputSize * rank);
+  const diagonal = new Float32Array(parts.length * rank * width);
+  let column = 0;
+  ofParts.forEach(([a, b], part) => {
+    joined.set(a, part * inputSize * rank);
+    const { outputSize } = itemAt(parts, part);
+    for (let r = 0; r < rank; r++) diagonal.set(b.subarray(r * outputSize, (r + 1) * outputSize), (part * rank + r) * width + column);
+    column += outputSize;
+  });
+  return [
+    [names.a, new TensorClass("float32", joined, [parts.length, inputSize, rank])],
+    [names.b, new TensorClass("float32", diagonal, [1, parts.length * rank, width])],
+  ];
 }

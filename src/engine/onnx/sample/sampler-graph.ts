@@ -1,5 +1,18 @@
 /** Common parts of the prefill and decode graphs: everything except attention. */
-import { add, after, type Dim, gatherRows, Graph, join, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
+import {
+  add,
+  after,
+  type Dim,
+  gatherRows,
+  Graph,
+  join,
+  logSoftmax,
+  matmul,
+  reshape,
+  softmax,
+  transpose,
+  type Value,
+} from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterNames, type LinearSpec } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
@@ -94,19 +107,26 @@ function adapterTerm(use: AdapterUse, graph: Graph, config: ModelConfig, dims: S
   return dims.isSwitched ? groupedAdapters(graph, config, dims) : stackedAdapters(graph, config, dims);
 }
 
+/** Returns the names of a linear layer's matrices of one adapter that all rows have: see {@link sharedAdapter}. */
+export function sharedNames({ name }: LinearSpec): { readonly a: string; readonly b: string } {
+  return { a: `${name}_a`, b: `${name}_b` };
+}
+
 /**
- * Returns the term of one adapter that all rows have: its matrices are inputs `[1, in, rank]` and `[1, rank, out]`. Products of matrices with
- * two dimensions would be merged with the sum with `x·W`, which then rounds differently.
+ * Returns the term of one adapter that all rows have. Its matrices are inputs, for a linear layer of `p` parts `[p, in, rank]` and
+ * `[1, p · rank, out]`, block diagonal: a wider `A` would be summed in other pieces than that of a part. Products of matrices with two
+ * dimensions would be merged with the sum with `x·W`, which then rounds differently.
  */
 function sharedAdapter(graph: Graph, { rows }: SamplerDims): Projection {
   return (linear, x) => {
-    const all = reshape(x, [1, rows, linear.inputSize]);
-    const parts = linear.parts.map(({ outputSize }, part) => {
-      const { a, b } = adapterNames(linear, part);
-      const low = matmul(all, graph.input(a, [1, linear.inputSize, "rank"]));
-      return matmul(low, graph.input(b, [1, "rank", outputSize]));
-    });
-    return reshape(join(parts, 2, widthOf(linear)), [rows, widthOf(linear)]);
+    const { parts, inputSize } = linear;
+    const { a, b } = sharedNames(linear);
+    const [all, first] = [reshape(x, [1, rows, inputSize]), graph.input(a, [parts.length, inputSize, "rank"])];
+    const second = graph.input(b, [1, "ranks", widthOf(linear)]);
+    const low = graph.recordOne({ op: "MatMul", inputs: [all, first], output: { shape: [parts.length, rows, "rank"] } });
+    const lows = parts.length === 1 ? low : reshape(transpose(low, [1, 0, 2]), [1, rows, "ranks"]);
+    const term = graph.recordOne({ op: "MatMul", inputs: [lows, second], output: { shape: [1, rows, widthOf(linear)] } });
+    return reshape(term, [rows, widthOf(linear)]);
   };
 }
 
