@@ -34,6 +34,8 @@ export interface ServiceProcess extends Address {
 export interface ProcessOptions extends HostSettings {
   /** Port of a process that was killed. @default any free port */
   readonly port?: number;
+  /** Whether several tests use the process, and its caller kills it. @default it ends with the test */
+  readonly isShared?: boolean;
 }
 
 /** Returns the data of an event without values that depend on the machine: times, and the fastest number of threads. */
@@ -53,19 +55,41 @@ export async function temporaryDirectory(): Promise<string> {
   return path;
 }
 
+/** A service that several tests of a file use, with its data directory. */
+export interface SharedService {
+  readonly service: ServiceProcess;
+  readonly dataDir: string;
+  /** Ends the process and removes its data. */
+  readonly end: () => Promise<void>;
+}
+
+/** Starts a service for several tests; the caller ends it. */
+export async function startShared(options: ProcessOptions = {}): Promise<SharedService> {
+  const dataDir = await mkdtemp(join(tmpdir(), "whetstone-integration-"));
+  const service = await startProcess(dataDir, { ...options, isShared: true });
+  const end = async () => {
+    await service.kill();
+    await rm(dataDir, { recursive: true, force: true });
+  };
+  return { service, dataDir, end };
+}
+
 /** Max attempts to start a process on the port of a killed one: another process may use the port for a moment. */
 const PORT_ATTEMPTS = 20;
 
-/** Starts a service's process that ends with the test at the latest. */
-export async function startProcess(dataDir: string, { port = 0, ...settings }: ProcessOptions = {}): Promise<ServiceProcess> {
+/** Starts a service's process that ends with the test at the latest, unless it is shared. */
+export async function startProcess(
+  dataDir: string,
+  { port = 0, isShared = false, ...settings }: ProcessOptions = {},
+): Promise<ServiceProcess> {
   for (let attempt = 1; ; attempt++) {
-    const service = await tryProcess(dataDir, port, settings);
+    const service = await tryProcess(dataDir, port, isShared, settings);
     if (service !== null) return service;
     if (port === 0 || attempt === PORT_ATTEMPTS) throw new Error("The service's process ended before it listened");
   }
 }
 
-async function tryProcess(dataDir: string, port: number, settings: HostSettings): Promise<ServiceProcess | null> {
+async function tryProcess(dataDir: string, port: number, isShared: boolean, settings: HostSettings): Promise<ServiceProcess | null> {
   const args = [await builtProgram(new URL("service-host.ts", import.meta.url)), dataDir, String(port), JSON.stringify(settings)];
   const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(child, "exit");
@@ -73,7 +97,7 @@ async function tryProcess(dataDir: string, port: number, settings: HostSettings)
     child.kill("SIGKILL");
     await exited;
   };
-  onTestFinished(kill);
+  if (!isShared) onTestFinished(kill);
   const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
   const first = await lines.next();
   if (first.done === true) return null;
