@@ -6,7 +6,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { missingPostgres, temporarySchema } from "../support/postgres.ts";
 import { type KilledServices, startServices } from "./killed-services.ts";
 import { PLANS, playAll } from "./rollout-player.ts";
@@ -19,8 +19,9 @@ import {
   RL_JOBS,
   rollOut,
   send,
+  type SharedService,
   SFT_JOBS,
-  startProcess,
+  startShared,
   temporaryDirectory,
   uploadExamples,
   withoutTimes,
@@ -102,6 +103,39 @@ async function killAll(killed: KilledServices, models: readonly Trained[], data:
   }
 }
 
+/** The service of all tests that is not killed, and the groups that it has sampled. */
+let calm: SharedService;
+let groups: readonly object[];
+beforeAll(async () => {
+  calm = await startShared();
+  groups = await Promise.all([0, 1].map((index) => rollOut(calm.service, `Write about the number ${index}.`, { n: 4 })));
+});
+afterAll(() => calm.end());
+
+/** A model of the service that is not killed: the events of its jobs, and its newest checkpoint after each number of jobs. */
+interface Undisturbed {
+  readonly model: Trained;
+  readonly events: JobEvent[][];
+  readonly states: Map<number, Record<string, string>>;
+}
+
+const undisturbed = new Map<Kind, Undisturbed>();
+
+/** Returns the undisturbed model of a kind after so many jobs, which are run unless an earlier test has done so. */
+async function undisturbedModel(kind: Kind, jobs: number): Promise<Undisturbed> {
+  const request: Send = (...given) => send(calm.service, ...given);
+  const found: Undisturbed = undisturbed.get(kind) ?? { model: await newModel(request, kind), events: [], states: new Map() };
+  undisturbed.set(kind, found);
+  const { model, events, states } = found;
+  const data = { url: await uploadExamples(calm.service, STEPS * BATCH), groups };
+  while (events.length < jobs) {
+    await addRound(request, model, data);
+    for (const id of model.jobIds.slice(events.length)) events.push(await finishedEvents(calm.service, id));
+    states.set(events.length, await newestState(calm.dataDir, model.modelId));
+  }
+  return found;
+}
+
 /** Databases, with the reason why one is skipped. */
 const DATABASES = [
   { processes: "two processes on Postgres", database: () => temporarySchema(), missing: missingPostgres },
@@ -113,9 +147,7 @@ for (const { processes, database, missing } of DATABASES)
     `${KILLS} kills of ${processes} lose nothing acknowledged and repeat no training step (seed ${SEED})${missing === null ? "" : `: ${missing}`}`,
     { timeout: 120_000 + KILLS * 20_000 },
     async () => {
-      const [dataDir, calmDir] = [await temporaryDirectory(), await temporaryDirectory()];
-      const calm = await startProcess(calmDir);
-      const groups = await Promise.all([0, 1].map((index) => rollOut(calm, `Write about the number ${index}.`, { n: 4 })));
+      const dataDir = await temporaryDirectory();
       const killed = await startServices({ dataDir, database: database(), seed: SEED });
       const request: Send = (...given) => killed.request(...given);
       const data = { url: await uploadExamples(killed.services[0]!, STEPS * BATCH), groups };
@@ -156,16 +188,14 @@ for (const { processes, database, missing } of DATABASES)
         expect(await killed.text(`${ARTIFACTS}/${id}/files/text.txt`), `the artifact ${id}`).toBe(text);
 
       // The same jobs without a kill: the same events, each once, and the same bytes.
-      const calmData = { url: await uploadExamples(calm, STEPS * BATCH), groups };
       for (const [index, { modelId, jobIds }] of models.entries()) {
-        const expected = await newModel((...given) => send(calm, ...given), KINDS[index]!);
-        while (expected.jobIds.length < jobIds.length) await addRound((...given) => send(calm, ...given), expected, calmData);
+        const expected = await undisturbedModel(KINDS[index]!, jobIds.length);
         for (const [at, id] of jobIds.entries()) {
-          const [disturbed, undisturbed] = [await killed.finishedEvents(id), await finishedEvents(calm, expected.jobIds[at]!)];
-          expect(content(disturbed), `job ${at} of model ${index}`).toEqual(content(undisturbed));
+          const disturbed = await killed.finishedEvents(id);
+          expect(content(disturbed), `job ${at} of model ${index}`).toEqual(content(expected.events[at]!));
           expect(new Set(disturbed.map((event) => event.id)).size).toBe(disturbed.length);
         }
-        expect(await newestState(dataDir, modelId)).toEqual(await newestState(calmDir, expected.modelId));
+        expect(await newestState(dataDir, modelId)).toEqual(expected.states.get(jobIds.length));
       }
     },
   );
