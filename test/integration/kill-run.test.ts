@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { defineEnvironment, reward } from "../../src/library/environment/index.ts";
 import { connect, trajectory } from "../../src/index.ts";
 import { trainRl } from "../../src/training/train/index.ts";
@@ -12,7 +12,7 @@ import { uniform } from "../../src/base/util/rng.ts";
 import { builtProgram } from "../support/built-program.ts";
 import { readLines, timelessMetrics } from "../train/support.ts";
 import type { HostSettings } from "./train-host.ts";
-import { type Address, startProcess, temporaryDirectory } from "./support.ts";
+import { type Address, type SharedService, startProcess, startShared, temporaryDirectory } from "./support.ts";
 
 /** Kills per mode: a few here; `WHETSTONE_KILLS=50` for the whole trial. */
 const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 2);
@@ -22,6 +22,13 @@ const MODES = process.env["WHETSTONE_KILLS"] === undefined ? [1] : [0, 1];
 const STEPS = KILLS * 4;
 /** Events from one kill to the next. */
 const [NEAREST, FARTHEST] = [3, 12];
+
+/** The service of the runs that are killed. */
+let shared: SharedService;
+beforeAll(async () => {
+  shared = await startShared();
+});
+afterAll(() => shared.end());
 
 /** Runs the host until it ends (true) or kills itself (false). */
 async function runHost({ url, apiKey }: Address, runDir: string, settings: HostSettings): Promise<boolean> {
@@ -36,7 +43,8 @@ async function runHost({ url, apiKey }: Address, runDir: string, settings: HostS
 describe("a training run that is killed repeatedly", () => {
   test.each(MODES)("completes every step once: %i steps off-policy", { timeout: 300_000 + KILLS * 30_000 }, async (maxStepsOffPolicy) => {
     const directory = await temporaryDirectory();
-    const service = await startProcess(join(directory, "service"));
+    const { service } = shared;
+    const [name, calmName] = [`killed-${maxStepsOffPolicy}`, `calm-${maxStepsOffPolicy}`];
     const settings = { steps: STEPS, maxStepsOffPolicy };
     const runDir = join(directory, "killed");
     let seq = -1;
@@ -45,9 +53,9 @@ describe("a training run that is killed repeatedly", () => {
       seq += NEAREST + drawn(0, FARTHEST - NEAREST + 1);
       const death = { seq, delayMs: drawn(1, 50) };
       // A run that is over before its kill would prove less than it says.
-      expect(await runHost(service, runDir, { ...settings, name: "killed", death }), `killed ${kill} times`).toBe(false);
+      expect(await runHost(service, runDir, { ...settings, name, death }), `killed ${kill} times`).toBe(false);
     }
-    expect(await runHost(service, runDir, { ...settings, name: "killed" })).toBe(true);
+    expect(await runHost(service, runDir, { ...settings, name })).toBe(true);
 
     const events = await readLines(runDir, "events.jsonl");
     expect(events.filter(({ type }) => type === "step-end").map(({ step }) => step as number)).toEqual(
@@ -59,7 +67,7 @@ describe("a training run that is killed repeatedly", () => {
     expect(trained).toBeGreaterThan(STEPS / 2);
     expect(new Set(jobs).size).toBe(trained);
     const client = await connect({ baseUrl: service.url, apiKey: service.apiKey });
-    const model = await client.models.create({ project: "demo", name: "killed", baseModel: "whetstone-tiny", returnExisting: true });
+    const model = await client.models.create({ project: "demo", name, baseModel: "whetstone-tiny", returnExisting: true });
     await expect(model.step()).resolves.toBe(trained);
     await client.close();
     for (let step = 0; step < STEPS; step++) {
@@ -73,7 +81,7 @@ describe("a training run that is killed repeatedly", () => {
     // Which rollouts an off-policy step is given depends on the clock.
     if (maxStepsOffPolicy > 0) return;
     const calm = join(directory, "calm");
-    await runHost(service, calm, { ...settings, name: "calm" });
+    await runHost(service, calm, { ...settings, name: calmName });
     expect(metrics).toEqual(await timelessMetrics(calm));
   });
 });
@@ -106,7 +114,7 @@ test(
   { timeout: 300_000 + KILLS * 30_000 },
   async () => {
     const directory = await temporaryDirectory();
-    const service = await startProcess(join(directory, "service"));
+    const { service } = shared;
     const settings = { steps: STEPS, maxStepsOffPolicy: 0, isSelective: true };
     const [killed, calm] = [join(directory, "killed"), join(directory, "calm")];
     let seq = -1;
