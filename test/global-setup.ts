@@ -1,7 +1,7 @@
 /**
  * Puts the temporary files of the tests into memory, and builds the JavaScript of the package before the tests. Child processes and worker
  * threads of the tests run this build: loading the modules of `src` one by one through tsx takes four times the CPU time, in each process
- * and in each thread. The build includes packages of many files, which halves the CPU time of a start once more.
+ * and in each thread. The build includes packages of many files, which saves another third.
  */
 import { execFile } from "node:child_process";
 import { rm } from "node:fs/promises";
