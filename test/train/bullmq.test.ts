@@ -90,7 +90,7 @@ describe.skipIf(missingRedis !== null)(`a queue of BullMQ${missingRedis === null
     expect(await run.done).toMatchObject({ reason: "completed", steps: 1 });
   });
 
-  test("delivers a job again whose worker has vanished, and its rollout counts once", async () => {
+  test("delivers the job of a lost worker again, and counts its rollout once", async () => {
     const { service } = await setUp();
     const { broker, count } = temporaryQueue();
     const plan = await createPlan(service, ["a", "b"]);

@@ -69,7 +69,7 @@ const SETTINGS: Partial<TrainRlOptions<Scenario>> = {
   report: false,
 };
 
-/** What a run leaves. */
+/** Files and weights of a run. */
 interface Result {
   readonly groups: object[];
   readonly evaluations: object[];
@@ -188,7 +188,7 @@ for (const { name, missing, open } of DISPATCHERS)
       expect(played.filter(({ type }) => type === "rollout-deliver")).toHaveLength(12);
     });
 
-    test("a run whose stored rollouts are gone sends its trajectories", async () => {
+    test("a run sends its trajectories if its stored rollouts are lost", async () => {
       const { service, model, runDir } = await setUp();
       const { workers, broker } = open();
       startWorkers(service, 1, { broker });

@@ -5,29 +5,27 @@ import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
 import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
-import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Forward } from "../../../../src/engine/onnx/sample/forward.ts";
 import { hostGraphs } from "../../../../src/engine/onnx/sample/host-place.ts";
+import { watchPrograms } from "../../../support/programs.ts";
 
 afterEach(() => {
   vi.useRealTimers();
-  vi.restoreAllMocks();
 });
 
 test("prompts and decoding of prepared weights share a program", async () => {
-  const compile = vi.spyOn(Program, "compile");
+  const programs = watchPrograms();
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const layout = baseLayout(config);
   const stored = float32Weights(layout, new Float32Array(layout.length));
   const weights = { config, fed: stored, matrices: BaseWeights.kept(stored), rotary: rotaryTables(config) };
   const forward = new Forward(hostGraphs(1));
   for (const kind of ["prompt", "continuation", "decode"] as const) await forward.prepare(kind, weights, "none", false);
-  expect(compile).toHaveBeenCalledTimes(1);
+  expect(programs.compiled()).toBe(1);
 });
 
 test("keeps at most 16 compiled graphs, releases the least recently used and compiles it again on use", async () => {
-  const compile = vi.spyOn(Program, "compile");
-  const release = vi.spyOn(Program.prototype, "release");
+  const programs = watchPrograms();
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const weightsOf = (contextLength: number) => ({
     config: { ...config, contextLength },
@@ -40,16 +38,15 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
     await forward.prepare("decode", weightsOf(64), "none", false);
     await forward.prepare("decode", weightsOf(65 + i), "none", false);
   }
-  expect(compile).toHaveBeenCalledTimes(21);
-  await expect.poll(() => release).toHaveBeenCalledTimes(21 - 16);
+  expect(programs.compiled()).toBe(21);
+  await expect.poll(programs.released).toBe(21 - 16);
   await forward.prepare("decode", weightsOf(65), "none", false);
-  expect(compile).toHaveBeenCalledTimes(22);
+  expect(programs.compiled()).toBe(22);
 });
 
 test("frees a program that holds weights for another one on the same weights once it is idle, and with the weights", async () => {
   vi.useFakeTimers({ toFake: ["performance"] });
-  const compile = vi.spyOn(Program, "compile");
-  const release = vi.spyOn(Program.prototype, "release");
+  const programs = watchPrograms();
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const layout = baseLayout(config);
   const stored = float32Weights(layout, new Float32Array(layout.length));
@@ -58,19 +55,18 @@ test("frees a program that holds weights for another one on the same weights onc
   await forward.prepare("decode", weights, "none", false);
   await forward.prepare("decode", weights, "one", false);
   await forward.prepare("decode", weights, "none", false);
-  expect([compile.mock.calls.length, release.mock.calls.length]).toEqual([2, 0]);
+  expect([programs.compiled(), programs.released()]).toEqual([2, 0]);
   vi.advanceTimersByTime(11_000);
   await forward.prepare("decode", weights, "one", false);
   await forward.prepare("prompt", weights, "one", false);
-  await expect.poll(() => release).toHaveBeenCalledTimes(1);
+  await expect.poll(programs.released).toBe(1);
   forward.forget(weights);
-  await expect.poll(() => release).toHaveBeenCalledTimes(3);
-  expect(compile).toHaveBeenCalledTimes(3);
+  await expect.poll(programs.released).toBe(3);
+  expect(programs.compiled()).toBe(3);
 });
 
 test("frees the programs that hold weights of a large model on request, and none of a small one", async () => {
-  const compile = vi.spyOn(Program, "compile");
-  const release = vi.spyOn(Program.prototype, "release");
+  const programs = watchPrograms();
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
   const weightsOf = (vocabularySize: number) => {
     const sized = { ...config, vocabularySize };
@@ -82,7 +78,7 @@ test("frees the programs that hold weights of a large model on request, and none
   const forward = new Forward(hostGraphs(1));
   for (const weights of [small, large]) await forward.prepare("decode", weights, "none", false);
   forward.freeIdle();
-  await expect.poll(() => release).toHaveBeenCalledTimes(1);
+  await expect.poll(programs.released).toBe(1);
   for (const weights of [small, large]) await forward.prepare("decode", weights, "none", false);
-  expect(compile).toHaveBeenCalledTimes(3);
+  expect(programs.compiled()).toBe(3);
 });

@@ -7,11 +7,11 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { writeSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
 import { initialWeights, unpackTensors } from "../../../../src/engine/onnx/model/weights.ts";
-import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import type { PolicyLoss, Row } from "../../../../src/engine/port.ts";
 import { ROOT } from "../../../project/files.ts";
+import { watchPrograms } from "../../../support/programs.ts";
 import { startHelper } from "../../../support/start-helper.ts";
 
 const { signal } = new AbortController();
@@ -47,11 +47,10 @@ function hashed(index: number): number {
 }
 
 test("an entropy bonus changes a large model's loss as its gradient says; its graphs are freed between steps", async () => {
-  const release = vi.spyOn(Program.prototype, "release");
+  const programs = watchPrograms();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => {
     vi.useRealTimers();
-    release.mockRestore();
   });
   const directory = await mkdtemp(join(tmpdir(), "whetstone-entropy-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
@@ -72,9 +71,9 @@ test("an entropy bonus changes a large model's loss as its gradient says; its gr
   const slope = trainer.gradients(id).reduce((sum, value) => sum + Math.abs(value), 0);
   // Adam's first step moves every weight by the rate against the sign of its gradient, so the loss by `−rate · Σ|g|`.
   await trainer.optimStep(id, { learningRate: rate, epsilon: 1e-14 });
-  expect(release).not.toHaveBeenCalled();
+  expect(programs.released()).toBe(0);
   await vi.advanceTimersByTimeAsync(5_000);
-  expect(release).toHaveBeenCalledTimes(1);
+  expect(programs.released()).toBe(1);
   const { metrics: after } = await trainer.forwardBackward(id, some, loss, signal);
   expect(Math.abs((before.loss - after.loss) / rate / slope - 1)).toBeLessThan(1e-2);
 });

@@ -1,16 +1,16 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { writeSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
 import { unpackTensors } from "../../../../src/engine/onnx/model/weights.ts";
-import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import { distinctCandidates } from "../../../../src/engine/onnx/train/thread-choice.ts";
 import type { Row } from "../../../../src/engine/port.ts";
 import { ROOT } from "../../../project/files.ts";
+import { watchPrograms } from "../../../support/programs.ts";
 import { startHelper } from "../../../support/start-helper.ts";
 
 const TINY = { id: "tiny", directory: join(ROOT, "models/whetstone-tiny") };
@@ -113,16 +113,15 @@ test("the graphs of a large model are freed when its weights are published, and 
   const layout = baseLayout(await readModelConfig(directory));
   await writeSafetensors(join(directory, "model.safetensors"), unpackTensors(new Float32Array(layout.length), layout));
   const trainer = new Trainer({ threads: 1 });
-  const release = vi.spyOn(Program.prototype, "release");
-  onTestFinished(() => release.mockRestore());
+  const programs = watchPrograms();
   const { signal } = new AbortController();
   const logprobs = [];
   const id = await trainer.createModel({ id: "large", directory }, { seed: 1, lora: { rank: 4 } });
   for (let step = 0; step < 2; step++) {
     logprobs.push(await trainer.forward(id, ALONE, signal));
-    expect(release).toHaveBeenCalledTimes(step);
+    expect(programs.released()).toBe(step);
     trainer.weights(id);
-    await expect.poll(() => release).toHaveBeenCalledTimes(step + 1);
+    await expect.poll(programs.released).toBe(step + 1);
   }
   expect(logprobs[1]).toEqual(logprobs[0]);
 });
