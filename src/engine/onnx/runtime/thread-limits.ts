@@ -11,7 +11,7 @@ export const MIN_SLICE_COLUMNS = 80;
 
 /**
  * Minimum number of rows of a product. A product of a single row uses another code path and may round differently, unless its matrix is a
- * constant in float32.
+ * constant in float32 or in 8 bits. In 4 bits it depends on the processor: with AVX2, rows in 8 bits also round differently.
  */
 export const MIN_ROWS = 2;
 

@@ -101,17 +101,17 @@ export interface HostPrecisions {
  */
 export function onHost(maxThreads: number, { rollouts = "float32", weights }: HostPrecisions = {}): SamplerPlace<HostTrained> {
   const forward = new Forward(hostGraphs(maxThreads, rollouts));
-  return { place: hostPlace(forward, maxThreads, rollouts), weights: hostWeights((unused) => forward.forget(unused), weights) };
+  return { place: hostPlace(forward, maxThreads), weights: hostWeights((unused) => forward.forget(unused), weights) };
 }
 
-function hostPlace(forward: Forward<HostPolicyWeights>, maxThreads: number, rollouts: RolloutPrecision): SamplingPlace {
+function hostPlace(forward: Forward<HostPolicyWeights>, maxThreads: number): SamplingPlace {
   return {
     batchRows(count, weights, hasAdapters) {
       const { config, matrices, fed } = weights as HostPolicyWeights;
-      // Constants in float32 and rows in 8 bits have no code path of their own for a single row.
-      const computesSingle = matrices !== null && !hasAdapters && (fed.blocks.size === 0 || rollouts !== "float32");
-      const rows = Math.max(computesSingle ? minDecodeRows(config, maxThreads) : MIN_ROWS, count);
-      return rows === 1 ? 1 : productRows(rows);
+      // A product of a single row with a constant in float32 or 8 bits has the same bits as a product of several rows.
+      const hasSingleRows = matrices !== null && [...fed.blocks.values()].every(({ bits }) => bits === 8);
+      if (!hasSingleRows) return productRows(Math.max(MIN_ROWS, count));
+      return Math.max(hasAdapters ? MIN_ROWS : minDecodeRows(config, maxThreads), count);
     },
     open: () => Promise.resolve(),
     prepare: (kind, weights, ...more) => forward.prepare(kind, weights as HostPolicyWeights, ...more),
