@@ -44,8 +44,8 @@ export function splitHeads(inputs: ModelInputs, layer: number, projected: Value)
 /** Concatenates head outputs `[B, kv, (h/kv)·T, d]` to `[B·T, h·d]`. */
 export function joinHeads({ config, dims }: ModelInputs, outputs: Value): Value {
   const { heads, headSize: d } = config;
-  const perHead = (): Value => transpose(reshape(outputs, [dims.batch, heads, dims.time, d]), [0, 2, 1, 3]);
-  return reshape(dims.time === 1 ? outputs : perHead(), [dims.rows, heads * d]);
+  const inOrder = dims.time === 1 ? outputs : transpose(reshape(outputs, [dims.batch, heads, dims.time, d]), [0, 2, 1, 3]);
+  return reshape(inOrder, [dims.rows, heads * d]);
 }
 
 /**

@@ -129,7 +129,7 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       const [start, end] = entry.data_offsets;
       return { type: entry.type, start: dataStart + start, end: dataStart + end };
     };
-    /** Buffers for pieces that are not in use: memory that is new to the process takes as long as reading the file. */
+    /** Free buffers. Pieces reuse them, because writing to newly allocated memory causes page faults. */
     const buffers: ArrayBuffer[] = [];
     /** Reads a piece that starts at a position before `end`. */
     const readPiece = async (position: number, end: number) => {
@@ -151,7 +151,7 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
           buffers.push(raw.buffer);
         }
       } finally {
-        // The file must stay open until the read ends; its error follows the one that is being thrown.
+        // If a visit failed, the next piece is still being read, and the caller closes the file.
         await next?.catch(() => {});
       }
     };

@@ -165,7 +165,7 @@ export function packPiece(piece: Float32Array, first: number, parameter: Paramet
   }
 }
 
-/** Rows that are transposed together: half a cache line of each column. With 16, a copy took 1.7 times as long. */
+/** Number of rows that are transposed together, so that each cache line is written twice and not once per element. */
 const TILE_ROWS = 8;
 
 /** Copies rows to columns: element `[row, i]` to `view[offset + i · columns + row]`. */

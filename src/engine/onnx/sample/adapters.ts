@@ -82,31 +82,46 @@ export function stackAdapters(
   };
 }
 
-/** Returns the inputs of one adapter that all rows have, for a linear layer. @param matrices - Matrices of the adapter by name. */
+/**
+ * Returns the inputs of one adapter that all rows have, for a linear layer: see `sharedAdapter` in sampler-graph.ts.
+ *
+ * @param matrices - Matrices of the adapter by name.
+ */
 function sharedFeeds(
   TensorClass: TensorConstructor,
   linear: LinearSpec,
   matrices: ReadonlyMap<string, Float32Array>,
 ): (readonly [string, Tensor])[] {
   const { parts, inputSize } = linear;
-  const ofParts = parts.map((_, part) => {
+  const ofParts = parts.map(({ outputSize }, part) => {
     const { a, b } = adapterNames(linear, part);
-    return [getOrThrow(matrices, a), getOrThrow(matrices, b)] as const;
+    return { a: getOrThrow(matrices, a), b: getOrThrow(matrices, b), outputSize };
   });
-  const names = sharedNames(linear);
+  const rank = first(ofParts).a.length / inputSize;
   const width = parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
-  const rank = first(ofParts)[0].length / inputSize;
-  const joined = new Float32Array(parts.length * inputSize * rank);
-  const diagonal = new Float32Array(parts.length * rank * width);
-  let column = 0;
-  ofParts.forEach(([a, b], part) => {
-    joined.set(a, part * inputSize * rank);
-    const { outputSize } = itemAt(parts, part);
-    for (let r = 0; r < rank; r++) diagonal.set(b.subarray(r * outputSize, (r + 1) * outputSize), (part * rank + r) * width + column);
-    column += outputSize;
-  });
+  const [a, b] =
+    parts.length === 1 ? [first(ofParts).a, first(ofParts).b] : [joined(ofParts.map((part) => part.a)), diagonal(ofParts, rank, width)];
+  const names = sharedNames(linear);
   return [
-    [names.a, new TensorClass("float32", joined, [parts.length, inputSize, rank])],
-    [names.b, new TensorClass("float32", diagonal, [1, parts.length * rank, width])],
+    [names.a, new TensorClass("float32", a, [parts.length, inputSize, rank])],
+    [names.b, new TensorClass("float32", b, [1, parts.length * rank, width])],
   ];
+}
+
+/** Returns arrays of equal length, one after the other. */
+function joined(arrays: readonly Float32Array[]): Float32Array {
+  const all = new Float32Array(arrays.length * first(arrays).length);
+  for (const [index, array] of arrays.entries()) all.set(array, index * array.length);
+  return all;
+}
+
+/** Returns the block-diagonal matrix `[parts · rank, width]` of matrices `b` `[rank, outputSize]`. */
+function diagonal(parts: readonly { readonly b: Float32Array; readonly outputSize: number }[], rank: number, width: number): Float32Array {
+  const all = new Float32Array(parts.length * rank * width);
+  let [row, column] = [0, 0];
+  for (const { b, outputSize } of parts) {
+    for (let r = 0; r < rank; r++, row++) all.set(b.subarray(r * outputSize, (r + 1) * outputSize), row * width + column);
+    column += outputSize;
+  }
+  return all;
 }

@@ -107,26 +107,29 @@ function adapterTerm(use: AdapterUse, graph: Graph, config: ModelConfig, dims: S
   return dims.isSwitched ? groupedAdapters(graph, config, dims) : stackedAdapters(graph, config, dims);
 }
 
-/** Returns the names of a linear layer's matrices of one adapter that all rows have: see {@link sharedAdapter}. */
+/** Returns the names of the graph inputs of {@link sharedAdapter}. */
 export function sharedNames({ name }: LinearSpec): { readonly a: string; readonly b: string } {
   return { a: `${name}_a`, b: `${name}_b` };
 }
 
 /**
- * Returns the term of one adapter that all rows have. Its matrices are inputs, for a linear layer of `p` parts `[p, in, rank]` and
- * `[1, p · rank, out]`, block diagonal: a wider `A` would be summed in other pieces than that of a part. Products of matrices with two
- * dimensions would be merged with the sum with `x·W`, which then rounds differently.
+ * Returns the term of one adapter that all rows have. For a linear layer of `p` parts, the inputs are `A` `[p, in, rank]` and a block
+ * diagonal `B` `[1, p · rank, out]`. The `A` of the parts are not concatenated, because the runtime splits the sum over `in` by the width of
+ * the result. All matrices have three dimensions: the runtime merges the sum of two-dimensional products into the product `x·W`, which
+ * rounds differently.
  */
 function sharedAdapter(graph: Graph, { rows }: SamplerDims): Projection {
   return (linear, x) => {
     const { parts, inputSize } = linear;
     const { a, b } = sharedNames(linear);
-    const [all, first] = [reshape(x, [1, rows, inputSize]), graph.input(a, [parts.length, inputSize, "rank"])];
+    const low = graph.recordOne({
+      op: "MatMul",
+      inputs: [reshape(x, [1, rows, inputSize]), graph.input(a, [parts.length, inputSize, "rank"])],
+      output: { shape: [parts.length, rows, parts.length === 1 ? "ranks" : "rank"] },
+    });
     const second = graph.input(b, [1, "ranks", widthOf(linear)]);
-    const low = graph.recordOne({ op: "MatMul", inputs: [all, first], output: { shape: [parts.length, rows, "rank"] } });
     const lows = parts.length === 1 ? low : reshape(transpose(low, [1, 0, 2]), [1, rows, "ranks"]);
-    const term = graph.recordOne({ op: "MatMul", inputs: [lows, second], output: { shape: [1, rows, widthOf(linear)] } });
-    return reshape(term, [rows, widthOf(linear)]);
+    return reshape(matmul(lows, second), [rows, widthOf(linear)]);
   };
 }
 
