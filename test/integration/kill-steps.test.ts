@@ -26,8 +26,8 @@ const STEPS = 6;
 /** Steps after which the SFT job is killed: before and after that commit; with `WHETSTONE_KILLS` set, every step. */
 const KILL_AFTER = process.env["WHETSTONE_KILLS"] === undefined ? [3] : Array.from({ length: STEPS }, (_, index) => index + 1);
 const THREADS = [1, 2] as const;
-/** Steps from one commit to the next, see service-host.ts. */
-const COMMIT_EVERY = 4;
+/** Optimizer steps from one commit to the next. */
+const COMMIT_EVERY_STEPS = 4;
 const [FULL, ADAPTER] = ["model.safetensors", "adapter_model.safetensors"];
 
 type Work = { readonly modelId: string; readonly jobId: string };
@@ -90,23 +90,23 @@ interface Kind {
 /** The service of all tests that is not killed. */
 let calm: SharedService;
 beforeAll(async () => {
-  calm = await startShared({ threads: THREADS[0] });
+  calm = await startShared({ threads: THREADS[0], commitEverySteps: COMMIT_EVERY_STEPS });
 });
 afterAll(() => calm.end());
 
-/** Events, weights and moments that the work leaves on the service that is not killed. */
+/** Returns the events, weights and moments of the work on the service that is not killed. */
 async function undisturbed({ begin, weights }: Kind) {
   const work = await begin(calm.service);
   const events = timeless(await finishedEvents(calm.service, work.jobId));
   return { events, state: await stateOf(calm.service, calm.dataDir, work, weights) };
 }
 
-/** Optimizer steps that a job still has to take if its service was killed right after one of them: the last commit is of an earlier step. */
-const stepsLeft = (steps: number, haltAt: number) => steps - Math.floor((haltAt - 1) / COMMIT_EVERY) * COMMIT_EVERY;
+/** Returns the remaining optimizer steps of a job whose service was killed directly after step `haltAt`: it resumes from the last commit. */
+const stepsLeft = (steps: number, haltAt: number) => steps - Math.floor((haltAt - 1) / COMMIT_EVERY_STEPS) * COMMIT_EVERY_STEPS;
 
 /**
- * Runs the work in peace, then kills its service after a step; all must end alike. The process that finishes the work of one kind is killed
- * after a step of the next kind.
+ * Runs the work on the service that is not killed, and on services that are killed after a step, and compares the results. The process that
+ * finishes the work of one kind is killed after a step of the next kind.
  */
 async function surviveKills(kinds: readonly Kind[]): Promise<void> {
   const expected = new Map<Kind, Awaited<ReturnType<typeof undisturbed>>>();
@@ -115,9 +115,10 @@ async function surviveKills(kinds: readonly Kind[]): Promise<void> {
   for (let round = 0; round < rounds; round++) {
     const killed = kinds.filter(({ killAfter }) => round < killAfter.length);
     const dataDir = await temporaryDirectory();
-    // Every process has another number of threads than the one before.
+    const shared = { commitEverySteps: COMMIT_EVERY_STEPS };
+    // Consecutive processes have different numbers of threads.
     const threadsOf = (process: number) => THREADS[(killed[0]!.killAfter[round]! + process) % 2]!;
-    let service = await startProcess(dataDir, { threads: threadsOf(0), haltAt: killed[0]!.killAfter[round]! });
+    let service = await startProcess(dataDir, { ...shared, threads: threadsOf(0), haltAt: killed[0]!.killAfter[round]! });
     for (const [index, kind] of killed.entries()) {
       const haltAt = kind.killAfter[round]!;
       const work = await kind.begin(service);
@@ -125,7 +126,7 @@ async function surviveKills(kinds: readonly Kind[]): Promise<void> {
       await service.kill();
       const next = killed[index + 1]?.killAfter[round];
       const settings = next === undefined ? {} : { haltAt: stepsLeft(kind.steps, haltAt) + next };
-      service = await startProcess(dataDir, { threads: threadsOf(index + 1), ...settings });
+      service = await startProcess(dataDir, { ...shared, threads: threadsOf(index + 1), ...settings });
       const { events, state } = expected.get(kind)!;
       expect(timeless(await finishedEvents(service, work.jobId)), `events, killed after step ${haltAt}`).toEqual(events);
       const survived = await stateOf(service, dataDir, work, kind.weights);

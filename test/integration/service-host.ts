@@ -5,6 +5,8 @@ import { startService } from "whetstone/service";
 
 /** Settings of a test. */
 export interface HostSettings {
+  /** Optimizer steps from one commit to the next. @default 4 */
+  readonly commitEverySteps?: number;
   /** Threads of the trainer. @default the engine's */
   readonly threads?: number;
   /**
@@ -47,12 +49,12 @@ async function haltingEngine(threads: number | undefined, haltAt: number | "poli
 }
 
 const [dataDir = "", port = "0", settings = "{}"] = process.argv.slice(2);
-const { threads, haltAt, database } = JSON.parse(settings) as HostSettings;
+const { threads, haltAt, database, commitEverySteps = 4 } = JSON.parse(settings) as HostSettings;
 // Commits are frequent, so that a kill lands before, in and after some of them.
 const { url, apiKey } = await startService({
   dataDir,
   port: Number(port),
-  limits: { commitEverySteps: 4, jobLeaseMs: 1500 },
+  limits: { commitEverySteps, jobLeaseMs: 1500 },
   ...(database === undefined ? {} : { database }),
   ...(haltAt === undefined ? { trainerThreads: threads } : { engine: await haltingEngine(threads, haltAt) }),
 });
