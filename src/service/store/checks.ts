@@ -1,7 +1,7 @@
 /** Checks of a database before it is used: that SQLite finds it intact, and that this version knows its migrations. */
 import { ConfigError, DataCorruptedError } from "../../base/errors.ts";
-import { messageOf } from "../../base/util/values.ts";
-import type { SqliteConnection } from "./connection.ts";
+import { first, messageOf } from "../../base/util/values.ts";
+import { hasTable, queryOnce, type SqliteConnection } from "./connection.ts";
 import { MIGRATIONS } from "./migrations.ts";
 
 /**
@@ -12,7 +12,7 @@ import { MIGRATIONS } from "./migrations.ts";
 export function requireIntact(connection: SqliteConnection, path: string): void {
   let finding: unknown;
   try {
-    [finding] = Object.values(connection.prepare("PRAGMA quick_check(1)").all()[0] as object);
+    [finding] = first(queryOnce(connection, "quick_check", "pragma_quick_check LIMIT 1"));
     if (finding === "ok") return;
   } catch (error) {
     if (!isDamage(error)) throw error;
@@ -38,12 +38,8 @@ function isDamage(error: unknown): boolean {
  * @throws ConfigError `E_CONFIG` for a migration that this version does not know.
  */
 export function requireKnown(connection: SqliteConnection, path: string): number {
-  const [table] = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'kysely_migration'").all();
-  if (table === undefined) return 0;
-  const names = connection
-    .prepare("SELECT name FROM kysely_migration ORDER BY name")
-    .all()
-    .map((row) => (row as { name: string }).name);
+  if (!hasTable(connection, "kysely_migration")) return 0;
+  const names = queryOnce(connection, "name", "kysely_migration ORDER BY name").map(([name]) => String(name));
   requireKnownMigrations(names, `'${path}'`, "dataDir");
   return names.length;
 }

@@ -20,7 +20,27 @@ export interface SqliteConnection {
     /** Sets whether integers are read as `bigint`. @default false */
     setReadBigInts(isEnabled: boolean): void;
   };
+  /** Defines an SQL function, which replaces one of the same name. */
+  function(name: string, options: { varargs: true }, body: (...values: unknown[]) => null): void;
   close(): void;
+}
+
+/**
+ * Runs a query without a prepared statement. `@photostructure/sqlite` keeps a closed connection open until its statements are garbage
+ * collected, and SQLite then copies the write-ahead log into the database. A connection with these queries alone closes at once.
+ *
+ * @param columns - Names of the columns to select, separated by commas.
+ * @param source - Table or table-valued function to select from, with any further clauses.
+ * @returns the values of each row.
+ */
+export function queryOnce(connection: SqliteConnection, columns: string, source: string): unknown[][] {
+  const rows: unknown[][] = [];
+  connection.function("collect", { varargs: true }, (...values) => {
+    rows.push(values);
+    return null;
+  });
+  connection.exec(`SELECT collect(${columns}) FROM ${source}`);
+  return rows;
 }
 
 /** Subset of a module that binds SQLite. */
@@ -40,6 +60,11 @@ export async function loadSqlite(): Promise<SqliteModule> {
       { cause },
     );
   }
+}
+
+/** Whether a database has a table. */
+export function hasTable(connection: SqliteConnection, table: string): boolean {
+  return queryOnce(connection, "name", `sqlite_master WHERE type = 'table' AND name = '${table}'`).length > 0;
 }
 
 /** Opens a connection, creating a missing file with mode 0600. It waits at most `timeoutMs` for a locked database. */

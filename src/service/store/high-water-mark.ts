@@ -13,7 +13,7 @@ import { ConfigError, DataCorruptedError } from "../../base/errors.ts";
 import { readRegularFile } from "../../base/util/regular-file.ts";
 import { messageOf } from "../../base/util/values.ts";
 import { sizeOf } from "../disk/files.ts";
-import type { SqliteConnection } from "./connection.ts";
+import { hasTable, queryOnce, type SqliteConnection } from "./connection.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /** Digits of the number in the file. A number of fixed length is overwritten in place. */
@@ -88,13 +88,10 @@ export class HighWaterMark {
 
 /** Returns the last counted transaction of a database; 0 for a database of a version before such numbers. */
 function lastTransaction(connection: SqliteConnection): LastTransaction {
-  const [table] = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'transaction_count'").all();
-  if (table === undefined) return { count: 0, committedAt: null };
-  const [row] = connection.prepare("SELECT count, committed_at FROM transaction_count").all() as {
-    count: number;
-    committed_at: string | null;
-  }[];
-  return { count: row?.count ?? 0, committedAt: row?.committed_at ?? null };
+  if (!hasTable(connection, "transaction_count")) return { count: 0, committedAt: null };
+  const [row] = queryOnce(connection, "count, committed_at", "transaction_count") as [number, string | null][];
+  const [count, committedAt] = row ?? [0, null];
+  return { count, committedAt };
 }
 
 /**

@@ -5,7 +5,7 @@ import { isNoSpace } from "../../base/util/no-space.ts";
 import { sizeOf } from "../disk/files.ts";
 import { requireIntact, requireKnown } from "./checks.ts";
 import { registerDatabase, type Database, type Execute } from "./database.ts";
-import { openConnection, type SqliteConnection } from "./connection.ts";
+import { openConnection, queryOnce, type SqliteConnection } from "./connection.ts";
 import { Transactions } from "./transactions.ts";
 import { HighWaterMark, requireMarked } from "./high-water-mark.ts";
 import { MIGRATIONS } from "./migrations.ts";
@@ -260,8 +260,7 @@ export async function copyDatabase(path: string, target: string): Promise<void> 
 }
 
 function userVersionOf(connection: SqliteConnection): number {
-  const rows = connection.prepare("PRAGMA user_version").all() as { user_version: number }[];
-  return first(rows).user_version;
+  return Number(first(first(queryOnce(connection, "user_version", "pragma_user_version"))));
 }
 
 /** Marks a database as part of a backup, or removes the mark. A service that opens the database removes the mark, too. */
