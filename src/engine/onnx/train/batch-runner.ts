@@ -8,7 +8,7 @@ import type { BaseWeights } from "../model/base-weights.ts";
 import { float32Weights, storedFeeds, storedFormats, type StoredWeights } from "../model/stored-weights.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { headName } from "../model/transformer.ts";
-import { type TrainBatch, minTrainedEntries, plannedSize, positionsNeeded } from "./batch.ts";
+import { type TrainBatch, minTrainedEntries, plannedSize, positionsIn, positionsNeeded } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, EMPTY_RESULT, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import { graphShape } from "./query-blocks.ts";
@@ -82,7 +82,7 @@ export class BatchRunner {
   ): Promise<BatchResult> {
     const { config } = model.base;
     const planned = selectAndPlan(config, rows, batch, {
-      minEntries: minTrainedEntries(config, model.lora !== null),
+      minEntries: Math.min(minTrainedEntries(config, model.lora !== null), positionsIn(batch)),
       plannedSize: (size) => plannedSize(config, size),
     });
     if (planned === null) return EMPTY_RESULT;

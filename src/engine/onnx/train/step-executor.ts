@@ -4,7 +4,7 @@
  */
 import type { LossSpec, Row, ThreadReport } from "../../port.ts";
 import { isLarge } from "../model/size.ts";
-import { type TrainBatch, positionsIn } from "./batch.ts";
+import { batchThreads, type TrainBatch, positionsIn } from "./batch.ts";
 import type { BatchResult } from "./batch-inputs.ts";
 import type { BatchModel } from "./batch-runner.ts";
 import { addTo, splitInHalves } from "./halves.ts";
@@ -201,7 +201,9 @@ export class StepExecutor {
     const results: BatchResult[] = [];
     for (const batch of batches) {
       signal.throwIfAborted();
-      results.push(await schedule(batch, (threads) => this.#runners.of(threads).run(model, rows, batch, loss, gradients)));
+      results.push(
+        await schedule(batch, (threads) => this.#runners.of(batchThreads(batch, threads)).run(model, rows, batch, loss, gradients)),
+      );
       // Yields to the event loop so that an abort message is received.
       await new Promise(setImmediate);
     }

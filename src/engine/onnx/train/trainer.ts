@@ -15,7 +15,7 @@ import { readState, writeState } from "../model/state.ts";
 import { BaseWeights } from "../model/base-weights.ts";
 import { storeWeights } from "../model/stored-weights.ts";
 import { freshWeights, initialAdapter } from "../model/weights.ts";
-import { batchLimits, planBatches } from "./batch.ts";
+import { batchLimits, planBatches, shortLimits } from "./batch.ts";
 import { type FrozenBase, frozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { requireFinitePass } from "./require-finite.ts";
@@ -207,7 +207,8 @@ export class Trainer {
     const limits = batchLimits(model.base.config);
     const { maxBatchTokens } = this.#options;
     const maxTokens = maxBatchTokens ?? (isLarge(model.base.config) ? limits.maxTokens : MAX_HALF_BATCH_TOKENS);
-    const batches = planBatches(rows, { ...limits, maxTokens, maxSharing: maxBatchTokens ?? limits.maxSharing });
+    const all = { ...limits, maxTokens, maxSharing: maxBatchTokens ?? limits.maxSharing };
+    const batches = planBatches(rows, loss === null ? shortLimits(rows, all) : all);
     if (loss) model.hasGradients = true;
     try {
       const { results, threads } = await this.#executor.run({ model, rows, batches, loss, signal });

@@ -8,9 +8,20 @@ import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/par
 import { rotaryTables } from "../../../../src/engine/onnx/model/rope.ts";
 import { BaseWeights } from "../../../../src/engine/onnx/model/base-weights.ts";
 import { float32Weights } from "../../../../src/engine/onnx/model/stored-weights.ts";
-import { batchLimits, minTrainedEntries, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import {
+  type BatchLimits,
+  batchLimits,
+  batchThreads,
+  minTrainedEntries,
+  planBatches,
+  shortLimits,
+  type TrainBatch,
+} from "../../../../src/engine/onnx/train/batch.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
+import type { BatchResult } from "../../../../src/engine/onnx/train/batch-inputs.ts";
+import { collectResults } from "../../../../src/engine/onnx/train/summary.ts";
 import type { Row } from "../../../../src/engine/port.ts";
+import { zip } from "../../../../src/base/util/values.ts";
 import { uniform } from "../../../../src/base/util/rng.ts";
 import { ROOT } from "../../../project/files.ts";
 
@@ -64,6 +75,44 @@ describe.each([
     expect(one.some((each) => each !== 0)).toBe(true);
     for (const threads of [2, 4]) expect(Buffer.compare(bytes(await gradients(model, rows, threads)), bytes(one))).toBe(0);
   });
+});
+
+describe.each([
+  { label: "every parameter", rank: null },
+  { label: "an adapter", rank: 8 },
+])("$label", ({ rank }) => {
+  test.each([{ lengths: [2] }, { lengths: [3] }, { lengths: [64] }, { lengths: [37, 90] }, { lengths: [7, 7, 7, 100] }])(
+    "log-probabilities of rows of $lengths tokens are bit-identical with and without padding",
+    async ({ lengths }) => {
+      const model = modelOf(rank);
+      const rows = lengths.map((length, row): Row => {
+        const tokens = Int32Array.from({ length }, (_, t) => (row * 31 + t * 17 + ((row * t) % 7)) % 500);
+        return { tokens, weights: new Float32Array(length).fill(1, 1) };
+      });
+      const limits = batchLimits(config);
+      const logprobsOf = async (planned: BatchLimits) => {
+        const results = new Map<TrainBatch, BatchResult>();
+        const threads = new Set<number>();
+        for (const batch of planBatches(rows, planned)) {
+          const ofBatch = batchThreads(batch, 4);
+          threads.add(ofBatch);
+          results.set(batch, await new BatchRunner(ofBatch).run(model, rows, batch, null, null));
+        }
+        return { threads: [...threads], logprobs: collectResults(rows, results, null).logprobs };
+      };
+      const short = await logprobsOf(shortLimits(rows, limits));
+      const padded = await logprobsOf(limits);
+      expect([short.threads, padded.threads]).toEqual([[1], [4]]);
+      expect(short.logprobs.map((each) => each.length)).toEqual(lengths);
+      zip(short.logprobs, padded.logprobs).forEach(([one, other]) => expect(Buffer.compare(bytes(one), bytes(other))).toBe(0));
+    },
+  );
+});
+
+test("a pass of many tokens has the limits of every batch", () => {
+  const limits = batchLimits(config);
+  const row = { tokens: new Int32Array(161), weights: new Float32Array(161).fill(1, 1) };
+  expect(shortLimits([row], limits)).toBe(limits);
 });
 
 test("pads batches of narrow models and adapters, not of wide models", () => {
