@@ -3,6 +3,7 @@ import { ShapeError } from "../../../base/errors.ts";
 import { type BlockFormat, type BlockInput, blockInput, readBlocks } from "./block-inputs.ts";
 import { type DType, Graph, liveNodes, type Node, type Value } from "./graph.ts";
 import { cast } from "./ops/elementwise.ts";
+import { transpose } from "./ops/shape.ts";
 import { first, getOrInsert, getOrThrow, itemAt } from "../../../base/util/values.ts";
 
 /**
@@ -36,8 +37,8 @@ export const PACKED_INPUT = "packed";
 /** Returns the names of the int64 inputs with the start, the end and the shape of a packed input. */
 export const packedNames = (name: string) => ({ start: `${name}_start`, end: `${name}_end`, shape: `${name}_shape` });
 
-/** Form in which a float32 input is stored: as float16, or as a matrix in blocks. */
-export type StoredFormat = "float16" | BlockFormat;
+/** Form in which a float32 input is stored: as float16, as the transposed matrix, or as a matrix in blocks. */
+export type StoredFormat = "float16" | "transposed" | BlockFormat;
 
 /** Formats of stored inputs by the name of the input. */
 export type StoredFormats = ReadonlyMap<string, StoredFormat>;
@@ -53,8 +54,8 @@ export interface LoweredInputs {
   readonly packed?: readonly string[] | undefined;
   /**
    * float32 inputs that the new graph takes in the form in which they are stored. A node that reads one reads a float32 copy of its own, so
-   * that few copies are in memory at a time, or multiplies by the matrix in blocks; a Gather converts only the gathered rows. Of a matrix
-   * in blocks, the new graph has an input for each part, see {@link blockInput}. @default none
+   * that few copies are in memory at a time, or multiplies by the matrix in blocks or by the transposed matrix; a Gather converts only the
+   * gathered rows. Of a matrix in blocks, the new graph has an input for each part, see {@link blockInput}. @default none
    */
   readonly stored?: StoredFormats | undefined;
 }
@@ -66,10 +67,15 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], stored 
   const isPacked = new Set(packed);
   const flat = packed.length === 0 ? null : lowered.input(PACKED_INPUT, ["packed_size"]);
   const inBlocks = new Map<Value, BlockInput>();
+  const transposedInputs = new Map<Value, Value>();
   const inputOf = (input: Value): [Value, Value][] => {
     if (flat !== null && isPacked.has(input.name)) return [[input, unpacked(flat, input)]];
     const format = stored.get(input.name);
     if (format === undefined || format === "float16") return [[input, lowered.input(input.name, input.shape, format ?? input.dtype)]];
+    if (format === "transposed") {
+      transposedInputs.set(input, lowered.input(input.name, input.shape.toReversed()));
+      return [];
+    }
     inBlocks.set(input, blockInput(lowered, input, format));
     return [];
   };
@@ -82,6 +88,11 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], stored 
       if (data === undefined) return lowered.absent();
       return data instanceof Float32Array ? lowered.constant(data, value.shape as number[]) : lowered.ints(Array.from(data, Number));
     });
+  /** Returns a value as a node of the original graph reads it. */
+  const readableOf = (value: Value): Value => {
+    const matrix = transposedInputs.get(value);
+    return matrix === undefined ? ofType(value.dtype, valueOf(value)) : transpose(matrix, [1, 0]);
+  };
   for (const node of nodes) {
     const { op, domain, attributes, outputs: originals } = node;
     const matrix = node.inputs.findIndex((input) => inBlocks.has(input));
@@ -90,9 +101,15 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], stored 
       values.set(first(originals), readBlocks(node, matrix, inputs, getOrThrow(inBlocks, itemAt(node.inputs, matrix))));
       continue;
     }
+    const right = node.inputs[1] && transposedInputs.get(node.inputs[1]);
+    if (right !== undefined && isMatrixProduct(node)) {
+      const inputs = node.inputs.map((input, i) => (i === 1 ? right : readableOf(input)));
+      values.set(first(originals), transposedProduct(node, inputs));
+      continue;
+    }
     // A Gather reads a float16 table itself; only its result is converted.
-    const isHalfTable = op === "Gather" && valueOf(first(node.inputs)).dtype === "float16";
-    const inputs = node.inputs.map((input) => (isHalfTable ? valueOf(input) : ofType(input.dtype, valueOf(input))));
+    const isHalfTable = op === "Gather" && !transposedInputs.has(first(node.inputs)) && valueOf(first(node.inputs)).dtype === "float16";
+    const inputs = node.inputs.map((input) => (isHalfTable ? valueOf(input) : readableOf(input)));
     const lowering = table[domain === "" ? op : `${domain}.${op}`];
     const outputs =
       lowering?.(node, inputs, (output) => used.has(itemAt(originals, output))) ??
@@ -111,6 +128,23 @@ export function lower(graph: Graph, table: LoweringTable, { packed = [], stored 
     else lowered.output(name, output);
   }
   return lowered;
+}
+
+/** Whether a node is a product of two matrices. */
+function isMatrixProduct({ op, domain, inputs }: Node): boolean {
+  return domain === "" && (op === "Gemm" || (op === "MatMul" && inputs.every(({ shape }) => shape.length === 2)));
+}
+
+/** Records a product of two matrices of which the right one is the transpose of what the node reads. */
+function transposedProduct({ op, attributes, outputs }: Node, inputs: readonly Value[]): Value {
+  const { transB } = attributes;
+  const isTransposed = op === "Gemm" && transB !== undefined && "int" in transB && Number(transB.int) === 1;
+  return first(inputs).graph.recordOne({
+    op: "Gemm",
+    inputs,
+    attributes: { ...attributes, transB: { int: Number(!isTransposed) } },
+    output: first(outputs),
+  });
 }
 
 /** Returns a float16 value in the type that the original graph reads, and any other value unchanged. */

@@ -5,7 +5,7 @@ import type { ProcessorPrecision } from "../../engine-info.ts";
 import type { ModelConfig } from "./config.ts";
 import { baseLayout } from "./parameters.ts";
 import { isLarge } from "./size.ts";
-import { NO_WEIGHTS, readStoredWeights, type StoredWeights } from "./stored-weights.ts";
+import { NO_WEIGHTS, readStoredWeights, readTransposedWeights, type StoredWeights } from "./stored-weights.ts";
 import { weightsVersion } from "./weight-source.ts";
 
 /** Function that reads weights again. */
@@ -31,19 +31,19 @@ export class BaseWeights {
   }
 
   /**
-   * Reads the weights of a base model, see {@link readStoredWeights}. Those of a large model in float32 can be freed: reading them takes a
-   * second per 10⁸ weights.
+   * Reads the weights of a base model, see {@link readStoredWeights}. Those of a large model in float32 have matrices as in the file, so
+   * that reading them again takes a fraction of a second per 10⁸ weights, and can be freed.
    */
   static async read(directory: string, config: ModelConfig, precision: ProcessorPrecision): Promise<BaseWeights> {
-    const read = () => readStoredWeights(directory, baseLayout(config), precision);
-    if (!isLarge(config) || precision !== "float32") return BaseWeights.kept(await read());
+    const layout = baseLayout(config);
+    if (!isLarge(config) || precision !== "float32") return BaseWeights.kept(await readStoredWeights(directory, layout, precision));
     const version = await weightsVersion(directory);
-    return new BaseWeights(await read(), async () => {
+    return new BaseWeights(await readTransposedWeights(directory, layout, false), async () => {
       if ((await weightsVersion(directory)) !== version)
         throw new DataError(
           `Expected the weight files of a base model to stay as they are while it is in use, they were replaced: restart the service to use the new ones`,
         );
-      return read();
+      return readTransposedWeights(directory, layout, true);
     });
   }
 

@@ -91,6 +91,12 @@ export interface WeightSource {
    */
   readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
   /**
+   * Reads one tensor like {@link read} into memory; in float32, without a copy.
+   *
+   * @param isChecked - Whether the values are not checked, because they were before.
+   */
+  readInto(name: string, target: Float32Array, isChecked: boolean): Promise<void>;
+  /**
    * Writes a tensor that the file has in blocks to blocks, without rounding.
    *
    * @param firstBlock - Block of `to` that the tensor starts at.
@@ -165,6 +171,13 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
         await readFully(label, file, raw, start);
         requireFinite(label, name, { type, raw, first: 0 });
         return type.decode(raw);
+      },
+      async readInto(name, target, isChecked) {
+        const { type, start } = locate(name);
+        if (!type.isFloat32) return forEachPiece(name, ({ raw, first }) => target.set(type.decode(raw), first));
+        const raw = new Uint8Array(target.buffer, target.byteOffset, target.byteLength);
+        await readFully(label, file, raw, start);
+        if (!isChecked) requireFinite(label, name, { type, raw, first: 0 });
       },
       readPieces: (name, visit) =>
         forEachPiece(name, ({ type, raw, first }) => {

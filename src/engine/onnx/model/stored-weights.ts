@@ -4,12 +4,13 @@ import { BLOCK_ELEMENTS, type BlockBits, type BlockTensor, BlockWriter, dequanti
 import { MAX_FLOAT16 } from "../../../base/util/float16.ts";
 import type { ProcessorPrecision } from "../../engine-info.ts";
 import { type BlockFormat, blockNames } from "../graph/block-inputs.ts";
-import type { StoredFormats } from "../graph/lower.ts";
+import type { StoredFormat, StoredFormats } from "../graph/lower.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import { type Layout, layOut, type Parameter, viewOf } from "./parameters.ts";
 import type { WeightSource } from "./safetensors.ts";
 import { openBaseWeights } from "./weight-source.ts";
-import { checkShapes, readBaseWeights, readParameter, unpackTensors } from "./weights.ts";
+import { checkShapes, readBaseWeights, readInParallel, readParameter, unpackTensors } from "./weights.ts";
+import { first } from "../../../base/util/values.ts";
 
 /** Matrix or embedding in blocks along `in`, as rows of weight files: `[out, in]`, or `[V, H]` of an embedding. */
 export interface BlockMatrix extends BlockTensor {
@@ -26,6 +27,8 @@ export interface StoredWeights {
   readonly layout: Layout;
   /** Parameters in float32. */
   readonly flat: Float32Array;
+  /** Whether the matrices of `flat` are `[out, in]` as in weight files, not `[in, out]` as their parameters. @default false */
+  readonly isTransposed?: boolean | undefined;
   /** Parameters in blocks by name; empty if all parameters are float32. */
   readonly blocks: ReadonlyMap<string, BlockMatrix>;
 }
@@ -68,6 +71,35 @@ export async function readStoredWeights(directory: string, layout: Layout, preci
   } finally {
     await source.close();
   }
+}
+
+/**
+ * Reads a base model's weights in float32, with matrices as in the file: of a file in float32, without a copy.
+ *
+ * @param isChecked - Whether the values were checked before, in the same files.
+ * @throws DataError `E_DATA` if a tensor is missing, has another shape or contains NaN or an infinity; the message names the tensor.
+ */
+export async function readTransposedWeights(directory: string, layout: Layout, isChecked: boolean): Promise<StoredWeights> {
+  const source = await openBaseWeights(directory);
+  try {
+    checkShapes(source, layout);
+    const flat = new Float32Array(layout.length);
+    await readInParallel(source, tensorViews(flat, layout), isChecked);
+    return { ...float32Weights(layout, flat), isTransposed: true };
+  } finally {
+    await source.close();
+  }
+}
+
+/** Returns the tensors of weight files with their places in a flat vector with matrices `[out, in]`. */
+function tensorViews(flat: Float32Array, layout: Layout): (readonly [string, Float32Array])[] {
+  return layout.parameters.flatMap((parameter) => {
+    const view = viewOf(flat, parameter);
+    return parameter.files.map(({ name, start, width }) => {
+      const rowLength = parameter.kind === "matrix" ? first(parameter.shape) : 1;
+      return [name, parameter.kind === "embedding" ? view : view.subarray(start * rowLength, (start + width) * rowLength)] as const;
+    });
+  });
 }
 
 /** Stores weights in a precision. */
@@ -172,9 +204,12 @@ export function toFloat32(matrix: BlockMatrix): Float32Array {
 }
 
 /** Returns the graph inputs of weights as tensors, without a copy. */
-export function storedFeeds(TensorClass: TensorConstructor, { layout, flat, blocks }: StoredWeights): Tensors {
+export function storedFeeds(TensorClass: TensorConstructor, { layout, flat, isTransposed = false, blocks }: StoredWeights): Tensors {
   const tensors: Tensors = {};
-  for (const parameter of layout.parameters) tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), parameter.shape);
+  for (const parameter of layout.parameters) {
+    const { name, kind, shape } = parameter;
+    tensors[name] = new TensorClass("float32", viewOf(flat, parameter), isTransposed && kind === "matrix" ? shape.toReversed() : shape);
+  }
   for (const [name, matrix] of blocks) {
     const names = blockNames(name);
     const { rows, bits, q, scales, offsets } = matrix;
@@ -192,11 +227,13 @@ export function blockFormat({ bits, isTransposed, offsets }: BlockMatrix, rows: 
 }
 
 /**
- * Returns how graphs read weights; undefined if all are float32.
+ * Returns how graphs read weights; undefined if all are float32 in the shape of their parameters.
  *
- * @param shared - Parameter of which products share a float32 copy. @default none
+ * @param shared - Parameter in blocks of which products share a float32 copy. @default none
  */
-export function storedFormats({ blocks }: StoredWeights, shared?: string): StoredFormats | undefined {
-  if (blocks.size === 0) return undefined;
-  return new Map(Array.from(blocks, ([name, matrix]) => [name, { ...blockFormat(matrix), isShared: name === shared }]));
+export function storedFormats({ layout, isTransposed = false, blocks }: StoredWeights, shared?: string): StoredFormats | undefined {
+  const matrices = isTransposed ? layout.parameters.filter(({ kind }) => kind === "matrix") : [];
+  if (blocks.size === 0 && matrices.length === 0) return undefined;
+  const inBlocks = Array.from(blocks, ([name, matrix]) => [name, { ...blockFormat(matrix), isShared: name === shared }] as const);
+  return new Map<string, StoredFormat>([...matrices.map(({ name }) => [name, "transposed"] as const), ...inBlocks]);
 }

@@ -71,6 +71,7 @@ async function openGgufFile(path: string): Promise<WeightSource> {
       await weights.readPieces(name, (piece, first) => values.set(piece, first));
       return values;
     },
+    readInto: (name, target) => weights.readPieces(name, (piece, first) => target.set(piece, first)),
     check: (name) => weights.readPieces(name, () => {}),
   };
 }
@@ -98,6 +99,7 @@ async function openShards(directory: string, index: string): Promise<WeightSourc
     label: INDEX_FILE,
     shapeOf: (name) => findFile(name)?.shapes.get(name),
     read: async (name) => fileOf(name).read(name),
+    readInto: async (name, ...more) => fileOf(name).readInto(name, ...more),
     readPieces: async (name, visit) => fileOf(name).readPieces(name, visit),
     check: async (name) => fileOf(name).check(name),
     close,

@@ -71,7 +71,9 @@ export async function preparedMatrices(config: ModelConfig, held: StoredWeights,
     } else if (rows === "float32") constants.set(name, viewOf(held.flat, parameter));
     else {
       const isTransposed = parameter.kind === "matrix";
-      const rounded = quantize(viewOf(held.flat, parameter), { shape: parameter.shape as [number, number], isTransposed: !isTransposed });
+      const hasRows = !isTransposed || held.isTransposed === true;
+      const shape = (isTransposed && hasRows ? parameter.shape.toReversed() : parameter.shape) as [number, number];
+      const rounded = quantize(viewOf(held.flat, parameter), { shape, isTransposed: hasRows });
       stored.set(name, { bits: 8, isTransposed, hasOffsets: false, rows });
       addBlocks(constants, name, { ...rounded, offsets: null });
       await setImmediate();

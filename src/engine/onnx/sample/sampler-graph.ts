@@ -86,7 +86,12 @@ export function samplerGraph(
   const shared = { graph, config, dims, ...weightInputs, positions, rotary: rotaryInputs(graph, config, "positions") };
   const delta = adapters === "none" ? undefined : adapterTerm(adapters, graph, config, dims);
   const project: Projection | undefined =
-    delta && ((linear, x) => add(matmul(x, getOrThrow(shared.weights, linear.name)), delta(linear, x)));
+    delta &&
+    ((linear, x) => {
+      const weight = getOrThrow(shared.weights, linear.name);
+      // The runtime merges the sum into the product, but not if the matrix is stored transposed.
+      return dims.isSwitched ? matmul(x, weight, { plus: delta(linear, x) }) : add(matmul(x, weight), delta(linear, x));
+    });
   const inputs: ModelInputs = { ...shared, project };
   const hidden = transformer(inputs, reshape(tokens, [dims.rows]), attend(shared));
   declareOutputs(logits(inputs, selectsTokens ? gatherRows(hidden, graph.input("last", ["selected"], "int64")) : hidden));

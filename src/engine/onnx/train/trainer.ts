@@ -13,8 +13,8 @@ import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts"
 import { isLarge } from "../model/size.ts";
 import { readState, writeState } from "../model/state.ts";
 import { BaseWeights } from "../model/base-weights.ts";
-import { storeWeights } from "../model/stored-weights.ts";
-import { freshWeights, initialAdapter } from "../model/weights.ts";
+import { float32Weights, storeWeights } from "../model/stored-weights.ts";
+import { freshWeights, initialAdapter, readBaseWeights } from "../model/weights.ts";
 import { batchLimits, planBatches, shortLimits } from "./batch.ts";
 import { type FrozenBase, frozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
@@ -83,8 +83,9 @@ export class Trainer {
   /** Creates a model from the weights of its base, from random ones, or from a saved state, and returns its id. */
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
-    const precision = lora ? this.#options.weightPrecision : undefined;
-    const load = () => loadBase(base, { precision, freshSeed: spec.fresh === true ? spec.seed : undefined });
+    const isFrozen = lora !== null;
+    const precision = isFrozen ? this.#options.weightPrecision : undefined;
+    const load = () => loadBase(base, { isFrozen, precision, freshSeed: spec.fresh === true ? spec.seed : undefined });
     // The weights of a fully trained model are its own: a base in memory as well would be a second copy. They start from float32 weights.
     const { value, release } = await loadingBase(base.id, async (): Promise<Lease<FrozenBase>> =>
       lora ? this.#bases.lease(baseKey(base, spec), load) : { value: await load(), release: () => undefined },
@@ -236,19 +237,20 @@ function baseKey({ directory }: BaseSource, { fresh, seed }: TrainedModelSpec): 
 
 /** Settings of {@link loadBase}. */
 interface BaseOptions {
-  /** Type in which the weights are stored. @default "float32" */
+  /** Whether the weights stay as they are. */
+  readonly isFrozen: boolean;
+  /** Type in which frozen weights are stored. @default "float32" */
   readonly precision: ProcessorPrecision | undefined;
   /** Seed of random weights; undefined to read the weights. */
   readonly freshSeed: number | undefined;
 }
 
 /** Loads a base model. */
-async function loadBase({ directory }: BaseSource, { precision = "float32", freshSeed }: BaseOptions): Promise<FrozenBase> {
+async function loadBase({ directory }: BaseSource, { isFrozen, precision = "float32", freshSeed }: BaseOptions): Promise<FrozenBase> {
   const config = await readModelConfig(directory);
   const layout = baseLayout(config);
-  const weights =
-    freshSeed === undefined
-      ? await BaseWeights.read(directory, config, precision)
-      : BaseWeights.kept(await storeWeights(freshWeights(config, layout, freshSeed), layout, precision));
-  return frozenBase(config, weights);
+  if (freshSeed !== undefined)
+    return frozenBase(config, BaseWeights.kept(await storeWeights(freshWeights(config, layout, freshSeed), layout, precision)));
+  if (isFrozen) return frozenBase(config, await BaseWeights.read(directory, config, precision));
+  return frozenBase(config, BaseWeights.kept(float32Weights(layout, await readBaseWeights(directory, layout))));
 }
