@@ -13,7 +13,7 @@ import { getOrThrow } from "../../../base/util/values.ts";
 /**
  * Builds the graph for one new token of each of `B` rows.
  *
- * The cache is read-only: keys `[B, kv, d, C]` and values `[B, kv, C, d]` are inputs, only the new tokens' keys and values `[B, kv, 1, d]`
+ * The cache is read-only: keys and values `[B, kv, C, d]` are inputs, only the new tokens' keys and values `[B, kv, 1, d]`
  * are outputs, and the host writes them into the cache. An output with the whole cache would be copied at every token.
  *
  * @param isPrepared - Whether the matrices are constants of the program. @default false
@@ -50,7 +50,7 @@ function readOnlyCacheAttention(inputs: ModelInputs): AttentionLayer {
   return (layer, projected) => {
     const names = cacheNames(layer);
     const { mixed, keys, values } = attendToCache(inputs, layer, projected, {
-      keys: graph.input(names.pastKeys, ["batch", kvHeads, d, "capacity"]),
+      keys: graph.input(names.pastKeys, ["batch", kvHeads, "capacity", d]),
       values: graph.input(names.pastValues, ["batch", kvHeads, "capacity", d]),
       mask: getOrThrow(masks, maskName(config, layer)),
     });
@@ -65,7 +65,7 @@ function readOnlyCacheAttention(inputs: ModelInputs): AttentionLayer {
  *
  * Scores over the cache and the new token's score share one softmax, so masked capacity contributes exact zeros.
  *
- * @param cache - Keys `[B, kv, d, C]`, values `[B, kv, C, d]`, and a mask `[B, 1, 1, C]`: 0 for tokens that the new one attends to, very
+ * @param cache - Keys and values `[B, kv, C, d]`, and a mask `[B, 1, 1, C]`: 0 for tokens that the new one attends to, very
  *   negative elsewhere.
  * @returns Rows `[B, h·d]`, and keys and values `[B, kv, 1, d]` of the new tokens.
  */
@@ -77,7 +77,7 @@ export function attendToCache(
 ): CachedResult {
   const { queries, keys, values } = splitHeads(inputs, layer, projected);
   const scale = inputs.config.scales.attention;
-  const past = add(matmul(queries, cache.keys, { scale }), cache.mask);
+  const past = add(matmul(queries, cache.keys, { transposeB: true, scale }), cache.mask);
   const now = matmul(queries, keys, { transposeB: true, scale });
   const [pastWeights, ownWeight] = split(softmax(concat([past, now], 3, "width")), 3, ["capacity", 1]);
   return { mixed: joinHeads(inputs, add(matmul(pastWeights, cache.values), matmul(ownWeight, values))), keys, values };

@@ -28,7 +28,7 @@ export class KvCache implements BatchKeys {
   #capacity = 0;
   /** Number of slots that may hold data: the slots of the rows in use and, until the arrays change, of rows that ended. */
   #written = 0;
-  /** Keys `[slots, kv, d, C]` and values `[slots, kv, C, d]`. */
+  /** Keys and values, `[slots, kv, C, d]` each. */
   #layers: LayerCache[] = [];
   #masks: SlotMasks;
 
@@ -56,8 +56,9 @@ export class KvCache implements BatchKeys {
     if (this.#masks.hasWindow) feeds["window_mask"] = mask(this.#masks.windowed(start, rows));
     this.#layers.forEach(({ keys, values }, layer) => {
       const names = cacheNames(layer);
-      feeds[names.pastKeys] = new TensorClass("float32", keys.subarray(...range), [rows, kvHeads, d, capacity]);
-      feeds[names.pastValues] = new TensorClass("float32", values.subarray(...range), [rows, kvHeads, capacity, d]);
+      const tensor = (data: Float32Array) => new TensorClass("float32", data.subarray(...range), [rows, kvHeads, capacity, d]);
+      feeds[names.pastKeys] = tensor(keys);
+      feeds[names.pastValues] = tensor(values);
     });
     return feeds;
   }
@@ -100,11 +101,9 @@ export class KvCache implements BatchKeys {
     }
     // Range of the elements of rows that ended.
     const ended = [rows * this.#rowSize(capacity), this.#written * this.#rowSize(before)] as const;
-    for (const { keys, values } of this.#layers) {
-      spreadOut(keys, rows * kvHeads * d, before, capacity);
-      spreadOut(values, rows * kvHeads, before * d, capacity * d);
-      keys.fill(0, ...ended);
-      values.fill(0, ...ended);
+    for (const data of this.#arrays()) {
+      spreadOut(data, rows * kvHeads, before * d, capacity * d);
+      data.fill(0, ...ended);
     }
     this.#masks = masks;
     this.#slots = wanted;
@@ -119,15 +118,14 @@ export class KvCache implements BatchKeys {
     const before = this.#masks.lengthOf(slot);
     this.#written = Math.max(this.#written, slot + 1);
     prompt.layers.forEach((from, layer) => {
-      const { keys, values } = itemAt(this.#layers, layer);
-      for (let head = 0; head < kvHeads; head++) {
-        const start = (source * kvHeads + head) * prompt.capacity * d;
-        const row = (slot * kvHeads + head) * d * capacity;
-        values.set(from.values.subarray(start, start + length * d), row);
-        transpose(from.keys.subarray(start, start + length * d), d, keys, row, capacity);
-        if (before <= length) continue;
-        values.fill(0, row + length * d, row + before * d);
-        for (let i = 0; i < d; i++) keys.fill(0, row + i * capacity + length, row + i * capacity + before);
+      const to = itemAt(this.#layers, layer);
+      for (const part of ["keys", "values"] as const) {
+        for (let head = 0; head < kvHeads; head++) {
+          const start = (source * kvHeads + head) * prompt.capacity * d;
+          const row = (slot * kvHeads + head) * d * capacity;
+          to[part].set(from[part].subarray(start, start + length * d), row);
+          if (before > length) to[part].fill(0, row + length * d, row + before * d);
+        }
       }
     });
     this.#masks.load(slot, length);
@@ -145,16 +143,9 @@ export class KvCache implements BatchKeys {
     this.#written = Math.max(this.#written, start + rows);
     this.#layers.forEach(({ keys, values }, layer) => {
       const names = cacheNames(layer);
-      const newKeys = results[names.keys]!.data as Float32Array;
-      const newValues = results[names.values]!.data as Float32Array;
-      for (let line = 0; line < rows * kvHeads; line++) {
-        const position = positions[Math.floor(line / kvHeads)]!;
-        const [from, row] = [line * d, offset + line * d * capacity];
-        for (let i = 0; i < d; i++) {
-          keys[row + i * capacity + position] = newKeys[from + i]!;
-          values[row + position * d + i] = newValues[from + i]!;
-        }
-      }
+      const tokens = { start: offset, positions, rows, kvHeads, d, capacity };
+      writeTokens(results[names.keys]!.data as Float32Array, keys, tokens);
+      writeTokens(results[names.values]!.data as Float32Array, values, tokens);
     });
     for (let row = 0; row < rows; row++) this.#masks.append(start + row, itemAt(positions, row));
   }
@@ -167,6 +158,11 @@ export class KvCache implements BatchKeys {
     this.#slots = this.#capacity = this.#written = 0;
   }
 
+  /** Returns the keys and the values of all layers. */
+  #arrays(): Float32Array[] {
+    return this.#layers.flatMap(({ keys, values }) => [keys, values]);
+  }
+
   #free(): void {
     const [first] = this.#layers;
     if (first) freeBuffers([first.keys.buffer as ArrayBuffer]);
@@ -176,23 +172,34 @@ export class KvCache implements BatchKeys {
   copy(from: number, to: number): void {
     if (from === to) return;
     const size = this.#rowSize(this.#capacity);
-    for (const { keys, values } of this.#layers) {
-      keys.copyWithin(to * size, from * size, (from + 1) * size);
-      values.copyWithin(to * size, from * size, (from + 1) * size);
-    }
+    for (const data of this.#arrays()) data.copyWithin(to * size, from * size, (from + 1) * size);
     this.#masks.copy(from, to);
   }
 }
 
+/** Place of one new token of each of some rows in a cache. */
+interface NewTokens {
+  /** Index of the first row's first element. */
+  readonly start: number;
+  /** Position of the token in each row. */
+  readonly positions: Int32Array;
+  readonly rows: number;
+  readonly kvHeads: number;
+  readonly d: number;
+  readonly capacity: number;
+}
+
 /**
- * Writes `from` `[T, d]` as columns: element `[t, i]` to `to[start + i·stride + t]`.
+ * Writes the keys or values of new tokens `[B, kv, 1, d]` to a cache.
  *
  * A separate function: inside the callback of a rarely called method the loop stays in the interpreter and takes about ten times as long,
  * while every stream waits.
  */
-function transpose(from: Float32Array, d: number, to: Float32Array, start: number, stride: number): void {
-  const length = from.length / d;
-  for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) to[start + i * stride + t] = from[t * d + i]!;
+function writeTokens(from: Float32Array, to: Float32Array, { start, positions, rows, kvHeads, d, capacity }: NewTokens): void {
+  for (let line = 0; line < rows * kvHeads; line++) {
+    const target = start + (line * capacity + positions[Math.floor(line / kvHeads)]!) * d;
+    for (let i = 0; i < d; i++) to[target + i] = from[line * d + i]!;
+  }
 }
 
 /** Moves the first `lines` lines from a stride of `from` elements to a larger stride of `to` elements, in place; the new elements are 0. */

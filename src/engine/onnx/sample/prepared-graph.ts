@@ -34,18 +34,15 @@ function attention(inputs: ModelInputs): AttentionLayer {
   const lastPositions = graph.input("last_places", ["batch"], "int32");
   const total = graph.input("total", [1], "int32");
   const masks = cacheMasks(graph, config);
-  const outputs = [
-    { shape: ["rows", heads * d] },
-    { shape: ["batch", kvHeads, "key_rows", "key_columns"] },
-    { shape: ["batch", kvHeads, "value_rows", d] },
-  ];
+  const cached = { shape: ["batch", kvHeads, "cached", d] };
+  const outputs = [{ shape: ["rows", heads * d] }, cached, cached];
   return (layer, projected) => {
     const names = cacheNames(layer);
-    const pastKeys = graph.input(names.pastKeys, ["batch", kvHeads, "past_key_rows", "past_key_columns"]);
-    const pastValues = graph.input(names.pastValues, ["batch", kvHeads, "past_value_rows", d]);
+    const pastOf = (name: string) => graph.input(name, ["batch", kvHeads, "past", d]);
+    const [pastKeys, pastValues] = [pastOf(names.pastKeys), pastOf(names.pastValues)];
     const decode = (body: Graph): Value[] => {
       const cache = {
-        keys: body.capture(pastKeys, ["batch", kvHeads, d, "capacity"]),
+        keys: body.capture(pastKeys, ["batch", kvHeads, "capacity", d]),
         values: body.capture(pastValues, ["batch", kvHeads, "capacity", d]),
         mask: body.capture(getOrThrow(masks, maskName(config, layer))),
       };

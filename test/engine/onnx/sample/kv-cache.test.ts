@@ -43,7 +43,7 @@ test("rows keep their tokens while slots and capacity grow", async () => {
       append(slots);
     }
     const feeds = cache.feeds(Tensor, 0, slots);
-    const capacity = feeds["past_k0"]!.dims[3]!;
+    const capacity = feeds["past_k0"]!.dims[2]!;
     const data = (name: string) => feeds[name]!.data as Float32Array;
     for (let slot = 0; slot < slots; slot++) {
       const mask = data("past_mask").subarray(slot * capacity, (slot + 1) * capacity);
@@ -54,12 +54,12 @@ test("rows keep their tokens while slots and capacity grow", async () => {
           for (let head = 0; head < kv; head++)
             for (let i = 0; i < d; i++) {
               const row = slot * kv + head;
-              expect(data(`past_k${layer}`)[(row * d + i) * capacity + token]).toBe(element(layer, 0, slot, token, head, i));
+              expect(data(`past_k${layer}`)[(row * capacity + token) * d + i]).toBe(element(layer, 0, slot, token, head, i));
               expect(data(`past_v${layer}`)[(row * capacity + token) * d + i]).toBe(element(layer, 1, slot, token, head, i));
             }
     }
   }
-  expect(cache.feeds(Tensor, 0, 5)["past_k0"]!.dims[3]).toBe(256);
+  expect(cache.feeds(Tensor, 0, 5)["past_k0"]!.dims[2]).toBe(256);
 });
 
 test("a range of rows is appended to and read like the same rows of the whole cache", async () => {
@@ -146,12 +146,11 @@ test("positions without a token hold zeros after any sequence of loads, appends,
       }
       if (lengths.length === 0) return;
       const feeds = cache.feeds(Tensor, 0, lengths.length);
-      const capacity = feeds["past_k0"]!.dims[3]!;
+      const capacity = feeds["past_k0"]!.dims[2]!;
       for (const name of ["past_k0", "past_v0", "past_k1", "past_v1"]) {
-        const isKeys = name.startsWith("past_k");
         (feeds[name]!.data as Float32Array).forEach((value, i) => {
           const slot = Math.floor(i / (kv * d * capacity));
-          const token = isKeys ? i % capacity : Math.floor(i / d) % capacity;
+          const token = Math.floor(i / d) % capacity;
           const expected = token < lengths[slot]! ? NaN : 0;
           if (!Object.is(value, expected)) throw new Error(`${name}, slot ${slot}, token ${token} of ${lengths[slot]}: ${value}`);
         });

@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import type { SamplingParams } from "../../../../src/engine/port.ts";
 import { chooseToken, topTokens } from "../../../../src/engine/onnx/sample/choose.ts";
 import { addBias, penalizeFrequency, penalizePresence, penalizeRepetition } from "../../../../src/engine/onnx/sample/logits/adjust.ts";
-import { argmax, draw } from "../../../../src/engine/onnx/sample/logits/draw.ts";
+import { argmax, draw, drawFrom } from "../../../../src/engine/onnx/sample/logits/draw.ts";
 import { applyTemperature, keepMinP, keepTopK, keepTopP } from "../../../../src/engine/onnx/sample/logits/filters.ts";
 import { allowOnly, ban, banSequences } from "../../../../src/engine/onnx/sample/logits/masks.ts";
 import { ruleLists, toSent } from "../../../../src/engine/onnx/sample/logits/lists.ts";
@@ -305,4 +305,31 @@ describe("the rules of a request", () => {
       expect.objectContaining({ code: "E_UNSUPPORTED", message: expect.stringContaining("after 1") }),
     );
   });
+});
+
+test.each([1, 3, 255, 256, 257, 1000, 49_152])("a draw from %i probabilities is the inverse of the cumulative distribution", (size) => {
+  for (let seed = 1n; seed <= 20n; seed++) {
+    const weights = Array.from({ length: size }, (_, i) => (uniform(seed, i) < 0.3 ? 0 : uniform(seed, i, 1) ** 8));
+    weights[Number(seed) % size] = 1;
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    const probs = Float32Array.from(weights, (weight) => weight / total);
+    const sum = probs.reduce((all, prob) => all + prob, 0);
+    for (const u of [1e-12, uniform(seed, 1, 2), uniform(seed, 2, 2), uniform(seed, 3, 2), 1 - 1e-12]) {
+      const id = drawFrom(probs, u);
+      expect(probs[id]).toBeGreaterThan(0);
+      const before = probs.subarray(0, id).reduce((all, prob) => all + prob, 0);
+      expect(before).toBeLessThanOrEqual(u * sum + 1e-9);
+      expect(before + probs[id]!).toBeGreaterThanOrEqual(u * sum - 1e-9);
+    }
+  }
+});
+
+test("a draw beyond the sum of a block that was rounded takes the next token with a probability", () => {
+  const probs = new Float32Array(1024);
+  probs.fill(1 / 3, 0, 256);
+  probs[900] = 1e-9;
+  for (let k = 0; k < 64; k++) {
+    const id = drawFrom(probs, 1 - k * 2 ** -53 - 2 ** -53);
+    expect(id < 256 || id === 900).toBe(true);
+  }
 });
