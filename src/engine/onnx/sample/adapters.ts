@@ -103,8 +103,8 @@ function sharedFeeds(
     parts.length === 1 ? [first(ofParts).a, first(ofParts).b] : [joined(ofParts.map((part) => part.a)), diagonal(ofParts, rank, width)];
   const names = sharedNames(linear);
   return [
-    [names.a, new TensorClass("float32", a, [parts.length, inputSize, rank])],
-    [names.b, new TensorClass("float32", b, [1, parts.length * rank, width])],
+    [names.a, new TensorClass("float32", a, parts.length === 1 ? [inputSize, rank] : [parts.length, inputSize, rank])],
+    [names.b, new TensorClass("float32", b, [parts.length * rank, width])],
   ];
 }
 

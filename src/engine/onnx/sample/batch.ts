@@ -12,6 +12,9 @@ import { cacheFetches } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { itemAt } from "../../../base/util/values.ts";
 
+/** Number of sampled tokens from which a row no longer waits for the prompts that arrived shortly after its own. */
+const SETTLED_TOKENS = 4;
+
 /** Callbacks for the requests of a batch. */
 export interface RowListener {
   onToken(event: SampledEvent): void;
@@ -71,6 +74,11 @@ export class SampleBatch {
   /** Requests of the running rows. */
   get requests(): Request[] {
     return this.#rows.map(({ request }) => request);
+  }
+
+  /** Returns the number of rows that are not of `client`, or have sampled more than a few tokens. */
+  settledRows(client: string): number {
+    return this.#rows.filter(({ request, sampled }) => request.group.client !== client || sampled >= SETTLED_TOKENS).length;
   }
 
   /** Tokens in the cache of the longest row. */

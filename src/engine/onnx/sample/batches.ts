@@ -21,6 +21,11 @@ export class Batches {
     return [...this.#batches.values()].reduce((sum, batch) => sum + batch.size, 0);
   }
 
+  /** Returns the number of running rows that are not of `client`, or have sampled more than a few tokens. */
+  settledRows(client: string): number {
+    return this.running.reduce((sum, batch) => sum + batch.settledRows(client), 0);
+  }
+
   /** Batches with running rows. */
   get running(): SampleBatch[] {
     return [...this.#batches.values()].filter((batch) => batch.size > 0);

@@ -67,7 +67,7 @@ export class PrefillLimiter {
    * up to 40 ms or 16 steps: steps of few rows are expensive for each token. The prompts of a client without rows get 4 steps: most of the time, until
    * the client has a row, too.
    *
-   * @param waiting - Number of waiting requests per running row.
+   * @param waiting - Number of waiting requests per running row that counts, see `settledRows` of a batch.
    * @param isNewcomer - True if the next prompt belongs to a client without rows while other clients have rows.
    */
   budgetMs(waiting: number, isNewcomer: boolean): number {

@@ -127,14 +127,16 @@ function sharedAdapter(graph: Graph, { rows }: SamplerDims): Projection {
   return (linear, x) => {
     const { parts, inputSize } = linear;
     const { a, b } = sharedNames(linear);
+    if (parts.length === 1) {
+      return matmul(matmul(x, graph.input(a, [inputSize, "rank"])), graph.input(b, ["rank", widthOf(linear)]));
+    }
     const low = graph.recordOne({
       op: "MatMul",
       inputs: [reshape(x, [1, rows, inputSize]), graph.input(a, [parts.length, inputSize, "rank"])],
-      output: { shape: [parts.length, rows, parts.length === 1 ? "ranks" : "rank"] },
+      output: { shape: [parts.length, rows, "rank"] },
     });
-    const second = graph.input(b, [1, "ranks", widthOf(linear)]);
-    const lows = parts.length === 1 ? low : reshape(transpose(low, [1, 0, 2]), [1, rows, "ranks"]);
-    return reshape(matmul(lows, second), [rows, widthOf(linear)]);
+    const lows = reshape(transpose(low, [1, 0, 2]), [rows, "ranks"]);
+    return matmul(lows, graph.input(b, ["ranks", widthOf(linear)]));
   };
 }
 

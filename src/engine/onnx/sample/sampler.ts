@@ -184,8 +184,11 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     const { running, size, requests } = this.#batches;
     if (size === 0) return null;
     const next = this.#shares.next([...this.#starting, ...this.#queue]);
-    const isNewcomer = next !== undefined && new ClientRows(requests).isNewcomer(next.group.client);
-    const waiting = (this.#queue.length + this.#starting.length) / size;
+    if (next === undefined) return startMs;
+    const { client } = next.group;
+    const isNewcomer = new ClientRows(requests).isNewcomer(client);
+    // The requests of a burst arrive one after the other: rows that have just started may wait for the rest of their client's prompts.
+    const waiting = (this.#queue.length + this.#starting.length) / this.#batches.settledRows(client);
     return startMs + Math.max(...running.map(({ weights }) => this.#limiters.of(weights.config).budgetMs(waiting, isNewcomer)));
   }
 

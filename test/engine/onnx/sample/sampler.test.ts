@@ -198,6 +198,27 @@ describe("groups of requests", () => {
     expect(mayStart(request(100), [task(500, 0n, true)], null)).toBe(true);
   });
 
+  test.each([
+    { label: "rows of its client that have just started do not count", client: "a", after: 1, expected: Infinity },
+    { label: "rows with many tokens count", client: "a", after: 20, expected: 0.25 },
+    { label: "rows of another client count", client: "b", after: 1, expected: 0.25 },
+  ])("of the running rows that a waiting prompt is compared with, $label", async ({ client, after, expected }) => {
+    const harness = await Harness.start();
+    const budget = vi.spyOn(PrefillLimiter.prototype, "budgetMs");
+    const streams = Array.from({ length: 4 }, (_, i) =>
+      harness.add(promptOf(20, 10 + i), params(i, { maxTokens: 40 }), "p", { client: "a", id: i }),
+    );
+    let late: Promise<SampledToken[]> | undefined;
+    harness.onToken = () => {
+      if (late !== undefined || !streams.every(({ id }) => harness.tokens.get(id)!.length >= after)) return;
+      budget.mockClear();
+      late = harness.run(promptOf(40, 6), params(9, { maxTokens: 1 }), "p", { client, id: 9 });
+    };
+    await Promise.all(streams.map(({ done }) => done));
+    await late;
+    expect(budget.mock.calls[0]![0]).toBe(expected);
+  });
+
   test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms or 16 steps, and four steps for a client without rows", () => {
     const limiter = new PrefillLimiter();
     limiter.noteDecode(1, 8);
