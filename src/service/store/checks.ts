@@ -12,8 +12,10 @@ import { MIGRATIONS } from "./migrations.ts";
 export function requireIntact(connection: SqliteConnection, path: string): void {
   let finding: unknown;
   try {
-    [finding] = first(queryOnce(connection, "quick_check", "pragma_quick_check LIMIT 1"));
-    if (finding === "ok") return;
+    const [findings] = first(queryOnce(connection, "quick_check", "pragma_quick_check LIMIT 1"));
+    if (findings === "ok") return;
+    // The name of the database and the first finding.
+    finding = String(findings).split("\n", 2).join("\n");
   } catch (error) {
     if (!isDamage(error)) throw error;
     finding = messageOf(error);

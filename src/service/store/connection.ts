@@ -2,7 +2,7 @@
 import { isBuiltin } from "node:module";
 import { ConfigError, EngineMissingError } from "../../base/errors.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
-import { messageOf } from "../../base/util/values.ts";
+import { getOrInsert, messageOf } from "../../base/util/values.ts";
 import { createPrivateFile } from "../disk/private-files.ts";
 
 /** Prepared statement of a {@link SqliteConnection}. */
@@ -25,6 +25,9 @@ export interface SqliteConnection {
   close(): void;
 }
 
+/** Functions that take the rows that the SQL function `collect` of a connection is called with. */
+const collectors = new WeakMap<SqliteConnection, { collect: (row: unknown[]) => void }>();
+
 /**
  * Runs a query without a prepared statement. `@photostructure/sqlite` keeps a closed connection open until its statements are garbage
  * collected, and SQLite then copies the write-ahead log into the database. A connection with these queries alone closes at once.
@@ -35,10 +38,16 @@ export interface SqliteConnection {
  */
 export function queryOnce(connection: SqliteConnection, columns: string, source: string): unknown[][] {
   const rows: unknown[][] = [];
-  connection.function("collect", { varargs: true }, (...values) => {
-    rows.push(values);
-    return null;
+  // A function cannot be replaced while a statement runs, so it is defined once.
+  const collector = getOrInsert(collectors, connection, () => {
+    const current = { collect: (_row: unknown[]) => {} };
+    connection.function("collect", { varargs: true }, (...values) => {
+      current.collect(values);
+      return null;
+    });
+    return current;
   });
+  collector.collect = (row) => rows.push(row);
   connection.exec(`SELECT collect(${columns}) FROM ${source}`);
   return rows;
 }

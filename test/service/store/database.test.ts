@@ -59,6 +59,7 @@ test("a file that is not a database, and a damaged one, are refused and not chan
   const damaged = join(directory, "damaged.db");
   await (await openStore(damaged)).destroy();
   const bytes = await readFile(damaged);
+  const intact = Buffer.from(bytes);
   bytes.fill(0xff, 4096 * 3);
   await writeFile(damaged, bytes);
   await expect(openStore(damaged)).rejects.toMatchObject({
@@ -66,6 +67,22 @@ test("a file that is not a database, and a damaged one, are refused and not chan
     message: expect.stringContaining("Nothing was changed"),
   });
   expect((await readFile(damaged)).equals(bytes)).toBe(true);
+
+  // Many damaged pages of one table.
+  await writeFile(damaged, intact);
+  const store = await openStore(damaged);
+  for (let i = 0; i < 200; i++)
+    await store
+      .insertInto("idempotency_keys")
+      .values({ ...key(String(i)), body: "x".repeat(2000) })
+      .execute();
+  await store.destroy();
+  const pages = await readFile(damaged);
+  for (let page = intact.length + 4096; page < pages.length; page += 4096) pages.fill(0, page, page + 8);
+  await writeFile(damaged, pages);
+  const error: unknown = await openStore(damaged).catch((reason: unknown) => reason);
+  expect(error).toMatchObject({ code: "E_DATA_CORRUPTED", message: expect.stringContaining("Nothing was changed") });
+  expect((error as Error).message.split("\n").length).toBeLessThan(4);
 });
 
 test("a closed store has all of its data in the one file", async () => {

@@ -151,7 +151,7 @@ describe.skipIf(missingPostgres !== null)(
     );
 
     test("failures of the connection are retryable, and the next statement uses another connection", async () => {
-      const { proxy, database: url } = await startPostgresProxy(temporarySchema(), { query_timeout: "1500" });
+      const { proxy, database: url } = await startPostgresProxy(temporarySchema(), { query_timeout: "3000" });
       const store = await open(url);
       const read = () => store.selectFrom("models").select("id").execute();
       const unavailable = { code: "E_UNAVAILABLE", retryable: true };
@@ -171,7 +171,7 @@ describe.skipIf(missingPostgres !== null)(
       expect(await read()).toEqual([]);
       // The server ends the connection, and a statement takes too long.
       await expect(sql`select pg_terminate_backend(pg_backend_pid())`.execute(store)).rejects.toMatchObject(unavailable);
-      await expect(sql`select pg_sleep(3)`.execute(store)).rejects.toMatchObject(unavailable);
+      await expect(sql`select pg_sleep(6)`.execute(store)).rejects.toMatchObject(unavailable);
       await expect(store.selectFrom("models").where("id", "=", "a\0b").selectAll().execute()).rejects.toMatchObject({ code: "E_ARGUMENT" });
       expect(await read()).toEqual([]);
     });

@@ -32,7 +32,7 @@ export class BaseWeights {
 
   /**
    * Reads the weights of a base model, see {@link readStoredWeights}. Those of a large model in float32 have matrices as in the file, so
-   * that reading them again takes a fraction of a second per 10⁸ weights, and can be freed.
+   * that reading them again from a file in float32 is a copy, and can be freed.
    */
   static async read(directory: string, config: ModelConfig, precision: ProcessorPrecision): Promise<BaseWeights> {
     const layout = baseLayout(config);

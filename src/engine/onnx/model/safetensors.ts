@@ -175,9 +175,12 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       async readInto(name, target, isChecked) {
         const { type, start } = locate(name);
         if (!type.isFloat32) return forEachPiece(name, ({ raw, first }) => target.set(type.decode(raw), first));
-        const raw = new Uint8Array(target.buffer, target.byteOffset, target.byteLength);
-        await readFully(label, file, raw, start);
-        if (!isChecked) requireFinite(label, name, { type, raw, first: 0 });
+        for (let position = 0; position < target.byteLength; position += DIRECT_BYTES) {
+          const length = Math.min(DIRECT_BYTES, target.byteLength - position);
+          const raw = new Uint8Array(target.buffer, target.byteOffset + position, length);
+          await readFully(label, file, raw, start + position);
+          if (!isChecked) requireFinite(label, name, { type, raw, first: position / type.width });
+        }
       },
       readPieces: (name, visit) =>
         forEachPiece(name, ({ type, raw, first }) => {
@@ -201,6 +204,9 @@ interface Piece {
 
 /** Number of bytes in a piece of a tensor; a multiple of every element size. */
 const PIECE_BYTES = 1024 * 1024;
+
+/** Number of bytes that are read into a tensor and checked at a time: other events of the thread run in between. */
+const DIRECT_BYTES = 16 * PIECE_BYTES;
 
 /** Checks that the elements of a piece are finite. */
 function requireFinite(label: string, name: string, { type, raw, first }: Piece): void {

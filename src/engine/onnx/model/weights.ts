@@ -127,21 +127,31 @@ export async function openParameters(
   return { read, close: () => source.close() };
 }
 
-/** Tensors that are read at the same time. */
-const PARALLEL_READS = 4;
+/** Tensors that are read at the same time; of the four threads for files of a process, one stays free. */
+const PARALLEL_READS = 3;
 
-/** Reads tensors into memory, several at a time: writing to newly allocated memory takes as long as reading the file. */
+/**
+ * Reads tensors into memory, several at a time: writing to newly allocated memory takes as long as reading the file. Ends after the first
+ * error, when all reads have ended.
+ *
+ * @throws the error of the first tensor that cannot be read.
+ */
 export async function readInParallel(
   source: Pick<WeightSource, "readInto">,
   tensors: readonly (readonly [name: string, target: Float32Array])[],
   isChecked: boolean,
 ): Promise<void> {
-  const rest = tensors.values();
+  const errors = new Map<number, unknown>();
+  let next = 0;
   const readRest = async () => {
-    for (const [name, target] of rest) await source.readInto(name, target, isChecked);
+    while (errors.size === 0 && next < tensors.length) {
+      const index = next++;
+      const [name, target] = itemAt(tensors, index);
+      await source.readInto(name, target, isChecked).catch((error: unknown) => errors.set(index, error));
+    }
   };
-  const reads = await Promise.allSettled(Array.from({ length: PARALLEL_READS }, readRest));
-  for (const read of reads) if (read.status === "rejected") throw read.reason;
+  await Promise.all(Array.from({ length: PARALLEL_READS }, readRest));
+  if (errors.size > 0) throw errors.get(Math.min(...errors.keys()));
 }
 
 /** Reads all parameters of a layout into a flat vector. */

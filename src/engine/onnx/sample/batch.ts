@@ -76,9 +76,9 @@ export class SampleBatch {
     return this.#rows.map(({ request }) => request);
   }
 
-  /** Returns the number of rows that are not of `client`, or have sampled more than a few tokens. */
-  settledRows(client: string): number {
-    return this.#rows.filter(({ request, sampled }) => request.group.client !== client || sampled >= SETTLED_TOKENS).length;
+  /** Number of rows that have sampled at least {@link SETTLED_TOKENS} tokens. */
+  get settledRows(): number {
+    return this.#rows.filter(({ sampled }) => sampled >= SETTLED_TOKENS).length;
   }
 
   /** Tokens in the cache of the longest row. */

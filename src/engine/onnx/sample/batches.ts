@@ -21,9 +21,13 @@ export class Batches {
     return [...this.#batches.values()].reduce((sum, batch) => sum + batch.size, 0);
   }
 
-  /** Returns the number of running rows that are not of `client`, or have sampled more than a few tokens. */
+  /**
+   * Returns the number of running rows that a waiting prompt of `client` is compared with: those that have sampled more than a few tokens,
+   * or all if another client has rows.
+   */
   settledRows(client: string): number {
-    return this.running.reduce((sum, batch) => sum + batch.settledRows(client), 0);
+    if (this.requests.some(({ group }) => group.client !== client)) return this.size;
+    return this.running.reduce((sum, batch) => sum + batch.settledRows, 0);
   }
 
   /** Batches with running rows. */

@@ -3,18 +3,18 @@ import type { ModelConfig } from "../model/config.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /**
- * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than rows run. A whole step would leave no margin for
+ * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than settled rows run. A whole step would leave no margin for
  * other delays of a token.
  */
 const BUDGET_STEPS = 0.5;
-/** Max delay of running rows while more prompts wait than rows run, in milliseconds, if that is more than {@link CROWDED_STEPS}. */
+/** Max delay of running rows while more prompts wait than settled rows run, in milliseconds, if that is more than {@link CROWDED_STEPS}. */
 const MAX_CROWDED_MS = 40;
 /**
- * Max delay of running rows while more prompts wait than rows run, in decode steps. A step of few rows takes almost as long as a step of many
+ * Max delay of running rows while more prompts wait than settled rows run, in decode steps. A step of few rows takes almost as long as a step of many
  * rows, so in a burst of requests the first rows would decode alone for as many steps.
  */
 const CROWDED_STEPS = 16;
-/** Max delay of running rows for each waiting request per row, in decode steps, while more prompts wait than rows run. */
+/** Max delay of running rows for each waiting request per row, in decode steps, while more prompts wait than settled rows run. */
 const STEPS_PER_WAITING = 4;
 /** Max delay of running rows by the prompts of a client without rows, in decode steps. */
 const NEWCOMER_STEPS = 4;
@@ -67,7 +67,7 @@ export class PrefillLimiter {
    * up to 40 ms or 16 steps: steps of few rows are expensive for each token. The prompts of a client without rows get 4 steps: most of the time, until
    * the client has a row, too.
    *
-   * @param waiting - Number of waiting requests per running row that counts, see `settledRows` of a batch.
+   * @param waiting - Number of waiting requests per settled row, see `Batches.settledRows`.
    * @param isNewcomer - True if the next prompt belongs to a client without rows while other clients have rows.
    */
   budgetMs(waiting: number, isNewcomer: boolean): number {

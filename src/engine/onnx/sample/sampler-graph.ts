@@ -89,7 +89,7 @@ export function samplerGraph(
     delta &&
     ((linear, x) => {
       const weight = getOrThrow(shared.weights, linear.name);
-      // The runtime merges the sum into the product, but not if the matrix is stored transposed.
+      // The runtime merges the sum into the product itself, but not if the matrix is stored transposed.
       return dims.isSwitched ? matmul(x, weight, { plus: delta(linear, x) }) : add(matmul(x, weight), delta(linear, x));
     });
   const inputs: ModelInputs = { ...shared, project };
@@ -118,10 +118,9 @@ export function sharedNames({ name }: LinearSpec): { readonly a: string; readonl
 }
 
 /**
- * Returns the term of one adapter that all rows have. For a linear layer of `p` parts, the inputs are `A` `[p, in, rank]` and a block
- * diagonal `B` `[1, p · rank, out]`. The `A` of the parts are not concatenated, because the runtime splits the sum over `in` by the width of
- * the result. All matrices have three dimensions: the runtime merges the sum of two-dimensional products into the product `x·W`, which
- * rounds differently.
+ * Returns the term of one adapter that all rows have. For a linear layer of `p` parts, the inputs are `A` `[p, in, rank]`, or `[in, rank]`
+ * for one part, and a block diagonal `B` `[p · rank, out]`. The `A` of the parts are not concatenated, because the runtime splits the sum
+ * over `in` by the width of the result.
  */
 function sharedAdapter(graph: Graph, { rows }: SamplerDims): Projection {
   return (linear, x) => {

@@ -188,7 +188,7 @@ export class Sampler<T extends { readonly lora: Adapter | null }> {
     const { client } = next.group;
     const isNewcomer = new ClientRows(requests).isNewcomer(client);
     // The requests of a burst arrive one after the other: rows that have just started may wait for the rest of their client's prompts.
-    const waiting = (this.#queue.length + this.#starting.length) / this.#batches.settledRows(client);
+    const waiting = (this.#queue.length + this.#starting.length) / Math.max(1, this.#batches.settledRows(client));
     return startMs + Math.max(...running.map(({ weights }) => this.#limiters.of(weights.config).budgetMs(waiting, isNewcomer)));
   }
 

@@ -130,7 +130,7 @@ export class BatchRunner {
     const shape = graphShape(batch);
     const stored = lora ? storedFormats(frozen, headName(base.config)) : undefined;
     return this.programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape, stored && [...stored]]), () => {
-      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan, mergesAdapters: frozen.blocks.size === 0 });
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan, mergesAdapters: stored === undefined });
       return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false, stored });
     });
   }

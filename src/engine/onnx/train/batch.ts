@@ -187,19 +187,17 @@ export function positionsNeeded({ contextLength }: ModelConfig): number {
   return Math.max(paddedTime(contextLength), paddedTime(MIN_PRODUCT_ROWS));
 }
 
-/** Max tokens of a short pass. One thread computes them without padding in less time than several threads {@link MIN_PRODUCT_ROWS} tokens. */
-const MAX_SHORT_TOKENS = MIN_PRODUCT_ROWS / 2;
-
 /**
- * Returns the limits for log-probabilities of a few tokens: their batch is not padded, and has fewer than {@link MIN_PRODUCT_ROWS}
- * positions, so it runs on one thread. The bits are those of a padded batch. Returns other limits unchanged.
+ * Returns the limits for log-probabilities of so few tokens that one thread computes them in less time than `threads` threads
+ * {@link MIN_PRODUCT_ROWS} tokens: their batches are not padded to as many positions. The bits are those of a padded batch. Returns other
+ * limits unchanged.
  */
-export function shortLimits(rows: readonly Row[], limits: BatchLimits): BatchLimits {
+export function shortLimits(rows: readonly Row[], limits: BatchLimits, threads: number): BatchLimits {
   const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);
-  return tokens <= MAX_SHORT_TOKENS ? { ...limits, minPositions: MIN_ROWS, minRows: 1 } : limits;
+  return tokens <= MIN_PRODUCT_ROWS / threads ? { ...limits, minPositions: MIN_ROWS, minRows: 1 } : limits;
 }
 
-/** Returns the threads inside one op of a batch on the processor: one for a batch of {@link shortLimits}. */
+/** Returns the threads inside one op of a batch on the processor: one for a batch that is not padded to {@link MIN_PRODUCT_ROWS} positions. */
 export function batchThreads(batch: Extents, threads: number): number {
   return positionsIn(batch) < MIN_PRODUCT_ROWS ? 1 : threads;
 }

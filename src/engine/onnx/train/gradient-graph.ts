@@ -1,5 +1,6 @@
 /** Gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
 import { adaptedProduct, after, blockDiagonal, Graph, join, mul, pullback, type Value } from "../graph/index.ts";
+import { recomputeCheap } from "../graph/recompute.ts";
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
@@ -150,6 +151,7 @@ export function gradientGraph(
     else graph.output(ACCUMULATOR + name, sum);
   }
   if (hasOutputBuffers) outputKept(graph, forwardNodes);
+  else if (plan.isOrdered) recomputeCheap(graph, forwardNodes);
   return graph;
 }
 

@@ -148,7 +148,9 @@ export class StepExecutor {
   /** Whether two threads may compute the halves of a step at the same time. */
   #canRunSideBySide([first, second]: readonly [readonly TrainBatch[], readonly TrainBatch[]]): boolean {
     const longest = Math.max(...[...first, ...second].map(({ prompts, packedRows }) => Math.max(prompts?.time ?? 0, packedRows.time)));
-    return this.#startHelper !== undefined && second.length > 0 && longest <= MAX_HALF_BATCH_TOKENS;
+    // A batch on one thread has no threads to divide.
+    const hasThreads = [...first, ...second].every((batch) => batchThreads(batch, this.maxThreads) === this.maxThreads);
+    return this.#startHelper !== undefined && second.length > 0 && hasThreads && longest <= MAX_HALF_BATCH_TOKENS;
   }
 
   /** Computes both halves on the calling thread. */

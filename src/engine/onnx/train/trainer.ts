@@ -209,7 +209,7 @@ export class Trainer {
     const { maxBatchTokens } = this.#options;
     const maxTokens = maxBatchTokens ?? (isLarge(model.base.config) ? limits.maxTokens : MAX_HALF_BATCH_TOKENS);
     const all = { ...limits, maxTokens, maxSharing: maxBatchTokens ?? limits.maxSharing };
-    const batches = planBatches(rows, loss === null ? shortLimits(rows, all) : all);
+    const batches = planBatches(rows, loss === null ? shortLimits(rows, all, this.#executor.maxThreads) : all);
     if (loss) model.hasGradients = true;
     try {
       const { results, threads } = await this.#executor.run({ model, rows, batches, loss, signal });

@@ -1,6 +1,7 @@
 /** Weights in float32 with matrices as in the file, and the products that read them. */
 import { cp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { uniform } from "../../../../src/base/util/rng.ts";
 import { liveNodes } from "../../../../src/engine/onnx/graph/graph.ts";
@@ -10,7 +11,7 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout, viewOf } from "../../../../src/engine/onnx/model/parameters.ts";
 import { writeSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
 import { readTransposedWeights } from "../../../../src/engine/onnx/model/stored-weights.ts";
-import { readBaseWeights, unpackTensors } from "../../../../src/engine/onnx/model/weights.ts";
+import { readBaseWeights, readInParallel, unpackTensors } from "../../../../src/engine/onnx/model/weights.ts";
 import { loadRuntime, Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { writeRandomWeights } from "../../../bench/random-weights.ts";
 import { family, scratch } from "../../../export/support.ts";
@@ -63,6 +64,21 @@ test("a number that is not finite is an error with the name of its tensor, unles
   const message = expect.stringContaining(`expected tensor "${name}" to hold finite numbers, got Infinity at element 7`) as string;
   await expect(readTransposedWeights(directory, layout, false)).rejects.toMatchObject({ code: "E_DATA", message });
   expect((await readTransposedWeights(directory, layout, true)).flat).toContain(Infinity);
+});
+
+test("parallel reads end after an error, and report the first tensor that cannot be read", async () => {
+  const read: string[] = [];
+  const source = {
+    async readInto(name: string) {
+      read.push(name);
+      await setImmediate();
+      if (name === "1") await setImmediate();
+      if (name === "1" || name === "2") throw new Error(`tensor ${name}`);
+    },
+  };
+  const tensors = Array.from({ length: 100 }, (_, i) => [String(i), new Float32Array(1)] as const);
+  await expect(readInParallel(source, tensors, false)).rejects.toThrow("tensor 1");
+  expect(read.length).toBeLessThan(8);
 });
 
 const [ROWS, INNER, WIDTH] = [5, 24, 40];

@@ -324,12 +324,21 @@ test.each([1, 3, 255, 256, 257, 1000, 49_152])("a draw from %i probabilities is 
   }
 });
 
-test("a draw beyond the sum of a block that was rounded takes the next token with a probability", () => {
-  const probs = new Float32Array(1024);
-  probs.fill(1 / 3, 0, 256);
-  probs[900] = 1e-9;
-  for (let k = 0; k < 64; k++) {
-    const id = drawFrom(probs, 1 - k * 2 ** -53 - 2 ** -53);
-    expect(id < 256 || id === 900).toBe(true);
+test("a draw in the gap between a block's sum and the sum of its single probabilities takes the next token with a probability", () => {
+  let found = 0;
+  for (let seed = 1n; seed <= 200n; seed++) {
+    const probs = Float32Array.from({ length: 1024 }, (_, i) => (i < 256 ? uniform(seed, i) ** 4 : 0));
+    probs[900] = 0.5;
+    const partial = [0, 1, 2, 3].map((part) => probs.subarray(0, 256).reduce((sum, prob, i) => (i % 4 === part ? sum + prob : sum), 0));
+    const block = partial[0]! + partial[1]! + (partial[2]! + partial[3]!);
+    const total = block + 0.5;
+    for (let k = 1; k <= 16; k++) {
+      const u = (block * (1 - k * 2 ** -53)) / total;
+      const left = probs.subarray(0, 256).reduce((rest, prob) => rest - prob, u * total);
+      if (u * total >= block || left < 0) continue;
+      expect(drawFrom(probs, u)).toBe(900);
+      found++;
+    }
   }
+  expect(found).toBeGreaterThan(0);
 });

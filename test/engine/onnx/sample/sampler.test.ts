@@ -199,24 +199,38 @@ describe("groups of requests", () => {
   });
 
   test.each([
-    { label: "rows of its client that have just started do not count", client: "a", after: 1, expected: Infinity },
-    { label: "rows with many tokens count", client: "a", after: 20, expected: 0.25 },
-    { label: "rows of another client count", client: "b", after: 1, expected: 0.25 },
-  ])("of the running rows that a waiting prompt is compared with, $label", async ({ client, after, expected }) => {
+    { label: "rows of its client that have just started do not count", client: "a", after: 1, expected: 2 },
+    { label: "rows with many tokens count", client: "a", after: 20, expected: 0.5 },
+    { label: "all rows count if another client has some", client: "b", after: 1, expected: 0.5 },
+  ])("of the running rows that waiting prompts are compared with, $label", async ({ client, after, expected }) => {
     const harness = await Harness.start();
     const budget = vi.spyOn(PrefillLimiter.prototype, "budgetMs");
     const streams = Array.from({ length: 4 }, (_, i) =>
       harness.add(promptOf(20, 10 + i), params(i, { maxTokens: 40 }), "p", { client: "a", id: i }),
     );
-    let late: Promise<SampledToken[]> | undefined;
+    let late: Promise<SampledToken[]>[] = [];
     harness.onToken = () => {
-      if (late !== undefined || !streams.every(({ id }) => harness.tokens.get(id)!.length >= after)) return;
+      if (late.length > 0 || !streams.every(({ id }) => harness.tokens.get(id)!.length >= after)) return;
       budget.mockClear();
-      late = harness.run(promptOf(40, 6), params(9, { maxTokens: 1 }), "p", { client, id: 9 });
+      late = [6, 7].map((seed) => harness.run(promptOf(40, seed), params(seed, { maxTokens: 1 }), "p", { client, id: 9 }));
     };
     await Promise.all(streams.map(({ done }) => done));
-    await late;
+    await Promise.all(late);
     expect(budget.mock.calls[0]![0]).toBe(expected);
+  });
+
+  test("prompts of a model that has never decoded are prefilled while rows of another model start", async () => {
+    const harness = await Harness.start();
+    await harness.sampler.loadPolicy("q", base, undefined);
+    await harness.run(promptOf(20, 1), params(1, { maxTokens: 1 }), "q");
+    const started = harness.add(promptOf(20, 2), params(2, { maxTokens: 40 }));
+    let late: Promise<SampledToken[]>[] = [];
+    harness.onToken = ({ request }) => {
+      if (request === started.id && late.length === 0)
+        late = [3, 4, 5].map((seed) => harness.run(promptOf(40, seed), params(seed, { maxTokens: 3 }), "q"));
+    };
+    await started.done;
+    for (const tokens of await Promise.all(late)) expect(tokens).toHaveLength(3);
   });
 
   test("running rows wait longer for prefill if more prompts wait than rows run, up to 40 ms or 16 steps, and four steps for a client without rows", () => {

@@ -100,7 +100,7 @@ describe.each([
         }
         return { threads: [...threads], logprobs: collectResults(rows, results, null).logprobs };
       };
-      const short = await logprobsOf(shortLimits(rows, limits));
+      const short = await logprobsOf(shortLimits(rows, limits, 2));
       const padded = await logprobsOf(limits);
       expect([short.threads, padded.threads]).toEqual([[1], [4]]);
       expect(short.logprobs.map((each) => each.length)).toEqual(lengths);
@@ -112,7 +112,8 @@ describe.each([
 test("a pass of many tokens has the limits of every batch", () => {
   const limits = batchLimits(config);
   const row = { tokens: new Int32Array(161), weights: new Float32Array(161).fill(1, 1) };
-  expect(shortLimits([row], limits)).toBe(limits);
+  expect(shortLimits([row], limits, 2)).toBe(limits);
+  expect(shortLimits([row], limits, 1)).not.toBe(limits);
 });
 
 test("pads batches of narrow models and adapters, not of wide models", () => {

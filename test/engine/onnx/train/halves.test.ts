@@ -62,6 +62,24 @@ describe("parallel halves of a step", () => {
     await trainer.unload(id);
   });
 
+  test.each([{ lengths: [7, 7, 7, 60] }, { lengths: [64] }, { lengths: [20, 20, 100] }, { lengths: Array<number>(80).fill(2) }])(
+    "log-probabilities of rows of $lengths tokens are bit-identical for every thread count",
+    async ({ lengths }) => {
+      const { signal } = new AbortController();
+      const given = lengths.map((length, index) => ({ ...rowOf(index, length), weights: new Float32Array(length).fill(1, 1) }));
+      const found = [];
+      for (const threads of [1, 2, 4]) {
+        const trainer = new Trainer({ threads, startHelper });
+        const id = await trainer.createModel({ id: "tiny", directory: TINY }, { seed: 1, lora: { rank: 8 } });
+        await trainer.forwardBackward(id, rows, { kind: "cross-entropy" }, signal);
+        await trainer.optimStep(id, { learningRate: 0.01 });
+        found.push(await trainer.forward(id, given, signal));
+        await trainer.unload(id);
+      }
+      for (const other of found.slice(1)) expect(other).toEqual(found[0]);
+    },
+  );
+
   test("use the current parameters in the helper thread", async () => {
     const [one, two] = [new Trainer({ threads: 1 }), new Trainer({ threads: 2, startHelper })];
     const { signal } = new AbortController();
