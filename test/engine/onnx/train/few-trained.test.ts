@@ -36,15 +36,24 @@ beforeAll(async () => {
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
+/** Returns random values, the same for every call. */
+const random = (length: number, seed: bigint) => Float32Array.from({ length }, (_, i) => (uniform(seed, i) - 0.5) * 0.2);
+
+/** Base weights of all models: drawing their millions of values takes longer than the gradients of a batch. */
+let base: (BatchModel["base"] & { readonly flat: Float32Array }) | undefined;
+
 function modelOf(rank: number | null): BatchModel {
-  const layout = baseLayout(config);
-  const random = (length: number, seed: bigint) => Float32Array.from({ length }, (_, i) => (uniform(seed, i) - 0.5) * 0.2);
-  const flat = random(layout.length, 1n);
-  const weights = BaseWeights.kept(float32Weights(layout, flat));
-  const base = { config, layout, weights, rotary: rotaryTables(config) };
+  base ??= createBase();
+  const { flat, layout } = base;
   if (rank === null) return { base, lora: null, layout, parameters: flat };
   const adapters = adapterLayout(config, rank);
   return { base, lora: { rank, alpha: 2 * rank }, layout: adapters, parameters: random(adapters.length, 2n) };
+}
+
+function createBase(): NonNullable<typeof base> {
+  const layout = baseLayout(config);
+  const flat = random(layout.length, 1n);
+  return { config, layout, weights: BaseWeights.kept(float32Weights(layout, flat)), rotary: rotaryTables(config), flat };
 }
 
 /** Rows of which so many tokens are trained in all. */
