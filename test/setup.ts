@@ -4,9 +4,12 @@
  */
 import fc from "fast-check";
 import { afterEach, beforeEach, vi } from "vitest";
+import { compareTypedArraysByBytes } from "./support/typed-array-equality.ts";
 import { reuseWorkThreads } from "./support/work-threads.ts";
 
 fc.configureGlobal({ seed: Number(process.env["WHETSTONE_FUZZ_SEED"] ?? 20) });
+
+compareTypedArraysByBytes();
 
 beforeEach(reuseWorkThreads);
 // The files of a fork share its environment.
