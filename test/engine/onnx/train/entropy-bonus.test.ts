@@ -42,8 +42,10 @@ test("an entropy bonus has the same gradient in one batch, and in parallel halve
 
 /** Returns a number in ±√3 that depends on the index alone, with deviation 1. */
 function hashed(index: number): number {
-  const product = Math.sin(index * 12.9898) * 43758.5453;
-  return 2 * Math.sqrt(3) * (product - Math.floor(product) - 0.5);
+  let bits = Math.imul(index + 1, 0x9e3779b1);
+  bits = Math.imul(bits ^ (bits >>> 15), 0x85ebca77);
+  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae3d);
+  return 2 * Math.sqrt(3) * (((bits ^ (bits >>> 16)) >>> 0) / 2 ** 32 - 0.5);
 }
 
 test("an entropy bonus changes a large model's loss as its gradient says; its graphs are freed between steps", async () => {
