@@ -30,7 +30,11 @@ beforeAll(async () => {
 });
 
 /** Every `stride`-th value replaced. */
-const poison = (flat: Float32Array, value: number, stride: number) => flat.map((weight, i) => ((i + 1) % stride === 0 ? value : weight));
+function poison(flat: Float32Array, value: number, stride: number): Float32Array {
+  const poisoned = flat.slice();
+  for (let i = stride - 1; i < poisoned.length; i += stride) poisoned[i] = value;
+  return poisoned;
+}
 
 async function start(value: number, stride: number): Promise<Harness> {
   const harness = new Harness();
