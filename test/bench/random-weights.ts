@@ -13,12 +13,19 @@ const PERIOD = 1_000_003;
 /** Element types of the written tensors. */
 export type WrittenType = "BF16" | "F32";
 
+let drawn: Float32Array | undefined;
+
+/** Returns the values that tensors repeat, drawn once in each process. */
+function values(): Float32Array {
+  drawn ??= Float32Array.from({ length: PERIOD }, (_, i) => 0.06 * (uniform(1n, i) - 0.5));
+  return drawn;
+}
+
 /** Writes the weights of the model that the directory's `config.json` describes: gains 1, biases 0, all others uniform in ±0.03. */
 export async function writeRandomWeights(directory: string, dtype: WrittenType = "BF16"): Promise<void> {
   const layout = baseLayout(await readModelConfig(directory));
-  const values = Float32Array.from({ length: PERIOD }, (_, i) => 0.06 * (uniform(1n, i) - 0.5));
   // The upper half of a float32, little-endian, is its bfloat16, rounded toward zero.
-  const noise = dtype === "F32" ? new Uint32Array(values.buffer) : new Uint16Array(values.buffer).filter((_, i) => i % 2 === 1);
+  const noise = dtype === "F32" ? new Uint32Array(values().buffer) : new Uint16Array(values().buffer).filter((_, i) => i % 2 === 1);
   const [width, one] = dtype === "F32" ? [4, 0x3f80_0000] : [2, 0x3f80];
   const tensors = layout.parameters.flatMap((parameter) =>
     parameter.files.map((file) => ({ name: file.name, kind: parameter.kind, shape: fileShape(parameter, file.width) })),
