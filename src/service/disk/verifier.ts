@@ -1,4 +1,4 @@
-/** Verification of stored files against their digests. */
+/** Verification that the contents of stored files match their recorded digests. */
 import { closing } from "./files.ts";
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
@@ -12,13 +12,18 @@ import type { ServiceLogger } from "../common/logger.ts";
 /** Max number of files with remembered digests. */
 const MAX_REMEMBERED = 10_000;
 
-/** Last sentence of an error message, unless the caller has another. */
-const REMEDY = "Restore it from a backup, or delete what needs it";
+/** Default of the last sentence of an error message. */
+const DEFAULT_REMEDY = "Restore it from a backup, or delete what needs it";
 
-/** Function that reads an open file of a saved state, by its name, and verifies it meanwhile; see {@link Verifier.read}. */
+/**
+ * Reads an open file of a saved state and verifies the bytes as {@link Verifier.read} does.
+ *
+ * `name` is the file's name in the directory of the state, under which its digest is recorded; a file without a recorded digest is not
+ * verified.
+ */
 export type ReadVerified = (name: string, file: FileHandle) => AsyncIterable<Uint8Array>;
 
-/** Place of a stored file. */
+/** Location of a stored file. */
 export interface StoredPath {
   /** Directory that the file must lie in, also after following links. */
   readonly root: string;
@@ -26,19 +31,21 @@ export interface StoredPath {
   readonly storedPath: string;
 }
 
-/** Parts of the message about a damaged file. */
-interface Damage {
+/** File to verify, with its texts for the error message. */
+interface CheckedFile {
+  /** Path for the log; error messages do not contain it. */
   readonly path: string;
   readonly expected: FileDigest;
+  /** Name of the file in the error message. */
   readonly subject: string;
   /** Last sentence of the error message. */
   readonly remedy: string;
 }
 
-/** Verifier of files against their digests. Logs the path of each damaged file. */
+/** Verifies files against their digests. {@link check} and {@link read} log the path of a damaged file. */
 export class Verifier {
   readonly #logger: Pick<ServiceLogger, "error">;
-  /** Digests of files as they were last read, by {@link identityOf}. */
+  /** Digests computed from whole files, by {@link identityOf}. */
   readonly #digests = new Lru<string, Promise<FileDigest>>({ maxEntries: MAX_REMEMBERED });
 
   constructor(logger: Pick<ServiceLogger, "error">) {
@@ -46,49 +53,48 @@ export class Verifier {
   }
 
   /**
-   * Verifies one file. A file is read once per process as long as its inode, size and modification time stay the same.
+   * Verifies one file. Reads the file only if the digest of its device, inode, size and modification time is not among the last
+   * {@link MAX_REMEMBERED} digests that this verifier computed or recorded.
    *
    * @param expected - Digest of the file.
    * @param subject - Name of the file for the error message, without its path.
-   * @param remedy - Last sentence of the error message. @default to restore the file or delete what needs it
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing, differs or is not a regular file in `root`.
+   * @param remedy - Last sentence of the error message. @default "Restore it from a backup, or delete what needs it"
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing, unreadable or not a regular file in `root`, or if its digest differs.
    */
-  async check({ root, storedPath }: StoredPath, expected: FileDigest, subject: string, remedy = REMEDY): Promise<void> {
-    const damage = { path: join(root, storedPath), expected, subject, remedy };
+  async check({ root, storedPath }: StoredPath, expected: FileDigest, subject: string, remedy = DEFAULT_REMEDY): Promise<void> {
+    const checkedFile = { path: join(root, storedPath), expected, subject, remedy };
     let foundDigest: FileDigest;
     try {
       foundDigest = await this.#digestOf({ root, storedPath });
     } catch (cause) {
-      const { code = "" } = cause as NodeJS.ErrnoException;
-      if (cause instanceof DataError) this.#fail(damage, cause.message, cause);
-      this.#fail(damage, code === "ENOENT" ? "the file is missing" : `the file cannot be read (${code})`, cause);
+      this.#fail(checkedFile, findingOf(cause), cause);
     }
-    this.#compare(damage, foundDigest);
+    this.#compare(checkedFile, foundDigest);
   }
 
-  /** Whether a file exists and matches a digest; reads it like {@link check}. */
-  async isIntact(place: StoredPath, expected: FileDigest): Promise<boolean> {
-    const foundDigest = await this.#digestOf(place).catch(() => null);
+  /** Whether a file can be read and matches a digest. Uses remembered digests as {@link check} does; logs nothing. */
+  async isIntact(location: StoredPath, expected: FileDigest): Promise<boolean> {
+    const foundDigest = await this.#digestOf(location).catch(() => null);
     return foundDigest !== null && isSame(foundDigest, expected);
   }
 
-  /** Records the digest of a file whose bytes were verified while it was written. */
+  /** Remembers the digest of a file that was computed while the file was written, so that {@link check} does not read the file. */
   async record({ root, storedPath }: StoredPath, digest: FileDigest): Promise<void> {
     const identity = await closing(await openRegularFile(join(root, storedPath), root), identityOf);
     void this.#digests.set(identity, Promise.resolve(digest));
   }
 
   /**
-   * Reads an open file from its start, also if it was verified before. Yields the last piece only after the whole contents match the
-   * digest, so a reader of a damaged file never receives all of its bytes. The computed digest is remembered for {@link check}. The file
-   * stays open.
+   * Reads an open file from its start, even if its digest is remembered. Yields the last piece only after the whole contents match the
+   * digest, so a reader of a damaged file never receives all of its bytes. Remembers the digest of a file that was read to its end. The
+   * file stays open.
    *
    * @param expected - Digest of the file.
    * @param subject - Name of the file for the error message, without its path.
    * @throws DataCorruptedError `E_DATA_CORRUPTED` if the contents differ or cannot be read.
    */
   async *read(file: FileHandle, { root, storedPath }: StoredPath, expected: FileDigest, subject: string): AsyncGenerator<Buffer, void> {
-    const damage = { path: join(root, storedPath), expected, subject, remedy: REMEDY };
+    const checkedFile = { path: join(root, storedPath), expected, subject, remedy: DEFAULT_REMEDY };
     const identity = await identityOf(file);
     const hash = createHash("sha256");
     let size = 0;
@@ -97,21 +103,21 @@ export class Verifier {
       for await (const piece of piecesOf(file)) {
         hash.update(piece);
         size += piece.byteLength;
-        // Longer than expected: the comparison below fails.
+        // The file is longer than expected: the comparison below fails without the remaining bytes.
         if (size > expected.size_bytes) break;
         if (pendingPiece !== null) yield pendingPiece;
         pendingPiece = piece;
       }
     } catch (cause) {
-      this.#fail(damage, `the file cannot be read (${(cause as NodeJS.ErrnoException).code ?? ""})`, cause);
+      this.#fail(checkedFile, findingOf(cause), cause);
     }
     const foundDigest = { sha256: hash.digest("hex"), size_bytes: size };
-    void this.#digests.set(identity, Promise.resolve(foundDigest));
-    this.#compare(damage, foundDigest);
+    if (size <= expected.size_bytes) void this.#digests.set(identity, Promise.resolve(foundDigest));
+    this.#compare(checkedFile, foundDigest);
     if (pendingPiece !== null) yield pendingPiece;
   }
 
-  /** Returns the digest of a file, which is read once as long as it stays the same. */
+  /** Returns the remembered digest of a file, or reads the file if there is none. */
   async #digestOf({ root, storedPath }: StoredPath): Promise<FileDigest> {
     return closing(await openRegularFile(join(root, storedPath), root), async (file) =>
       remember(this.#digests, await identityOf(file), () => digestOpenFile(file)),
@@ -119,19 +125,28 @@ export class Verifier {
   }
 
   /** Throws the error of a damaged file if the found digest differs from the expected one. */
-  #compare(damage: Damage, foundDigest: FileDigest): void {
-    const { expected } = damage;
-    if (foundDigest.size_bytes !== expected.size_bytes) {
-      this.#fail(damage, `expected ${expected.size_bytes} bytes, found ${foundDigest.size_bytes}`);
-    }
-    if (foundDigest.sha256 !== expected.sha256) this.#fail(damage, "its bytes differ from its SHA-256 digest");
+  #compare(file: CheckedFile, foundDigest: FileDigest): void {
+    const { expected } = file;
+    if (isSame(foundDigest, expected)) return;
+    const finding =
+      foundDigest.size_bytes === expected.size_bytes
+        ? "its bytes differ from its SHA-256 digest"
+        : `expected ${expected.size_bytes} bytes, found ${foundDigest.size_bytes}`;
+    this.#fail(file, finding);
   }
 
-  /** Logs the damage and throws its error. */
-  #fail({ path, expected, subject, remedy }: Damage, finding: string, cause?: unknown): never {
+  /** Logs the path of a damaged file and throws its error. @param finding - Difference from the expected contents, for the message. */
+  #fail({ path, expected, subject, remedy }: CheckedFile, finding: string, cause?: unknown): never {
     this.#logger.error("A stored file is damaged", { path, finding, expected });
     throw new DataCorruptedError(`${subject} is damaged: ${finding}. ${remedy}`, { cause });
   }
+}
+
+/** Returns the finding about a file that could not be opened or read. */
+function findingOf(cause: unknown): string {
+  if (cause instanceof DataError) return cause.message;
+  const { code = "" } = cause as NodeJS.ErrnoException;
+  return code === "ENOENT" ? "the file is missing" : `the file cannot be read (${code})`;
 }
 
 /** Whether two digests are equal. */
@@ -139,7 +154,7 @@ function isSame(foundDigest: FileDigest, expected: FileDigest): boolean {
   return foundDigest.sha256 === expected.sha256 && foundDigest.size_bytes === expected.size_bytes;
 }
 
-/** Returns a key that changes when a file is replaced or written to. */
+/** Returns a cache key that changes when a file is replaced or written to: its device, inode, size and modification time. */
 async function identityOf(file: FileHandle): Promise<string> {
   const { dev, ino, size, mtimeNs } = await file.stat({ bigint: true });
   return `${dev} ${ino} ${size} ${mtimeNs}`;
