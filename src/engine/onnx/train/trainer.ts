@@ -1,6 +1,6 @@
 /**
  * Trainable models in the process's memory, with the training operations of the engine port; device-trainer.ts is the counterpart for a
- * GPU. Runs in a worker: calls block its thread while they compute.
+ * GPU. Runs in a worker thread, which is blocked while a batch computes; aborts are noticed between batches.
  */
 import { NotFoundError } from "../../../base/errors.ts";
 import { type Lease, Leases } from "../../../base/util/leases.ts";
@@ -15,7 +15,7 @@ import { readState, writeState } from "../model/state.ts";
 import { BaseWeights } from "../model/base-weights.ts";
 import { float32Weights, storeWeights } from "../model/stored-weights.ts";
 import { freshWeights, initialAdapter, readBaseWeights } from "../model/weights.ts";
-import { batchLimits, planBatches, shortLimits } from "./batch.ts";
+import { type BatchLimits, batchLimits, planBatches, shortLimits } from "./batch.ts";
 import { type FrozenBase, frozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { requireFinitePass } from "./require-finite.ts";
@@ -25,41 +25,42 @@ import { MAX_HALF_BATCH_TOKENS, type StartHelper, StepExecutor, type StepModel }
 /** Model being trained. */
 interface TrainableModel extends OptimizerState, StepModel {
   readonly baseId: string;
-  readonly parameters: Float32Array;
-  /** Releases the base model. */
+  /** Ends the lease of a shared base; no effect for a fully trained model. */
   readonly release: () => void;
   /** Version of the parameters, incremented with every change. */
   version: number;
-  /** Whether anything was added to the gradients since they were last zeroed. */
+  /** Whether `gradients` may differ from zero. */
   hasGradients: boolean;
 }
 
 /** Specification of a new model. */
 export interface TrainedModelSpec {
-  /** Adapter to train; absent = all parameters. */
+  /** Adapter to train. @default none: all parameters are trained */
   readonly lora?: LoraSpec | undefined;
-  /** Saved state to start from. */
+  /** Saved state that the model starts from. @default none: the model starts from its base */
   readonly from?: StatePath | undefined;
   /** Seed of the initial adapter and of random weights. */
   readonly seed: number;
-  /** Whether the base model starts from random weights. */
+  /** Whether the weights of the base model are random instead of read. @default false */
   readonly fresh?: boolean | undefined;
 }
 
 /** Settings of a trainer. */
 export interface TrainerOptions {
   /**
-   * Threads in all. Of several counts the trainer uses the fastest, found by timing the first steps. Results do not depend on the count.
+   * Total number of threads, or candidates, of which the fastest is kept after the first steps were timed. Results do not depend on the
+   * count.
    */
   readonly threads: number | readonly number[];
   /**
-   * Max padded tokens per batch; larger requests are cut into several batches, and their gradients add up. @default 512 to 1024, by the
-   * model's shape
+   * Max padded tokens in a batch of several rows; larger requests are cut into several batches, and their gradients add up.
+   *
+   * @default `MAX_HALF_BATCH_TOKENS` for rows of a small model that share no prompt, else by the model's shape, see {@link batchLimits}
    */
   readonly maxBatchTokens?: number | undefined;
-  /** Type in which base models under adapters are stored; models with all parameters trained are float32. @default "float32" */
+  /** Data type of the weights of a frozen base model. Fully trained models have float32 weights. @default "float32" */
   readonly weightPrecision?: ProcessorPrecision | undefined;
-  /** Starts the helper thread, which computes one half of a small model's step. @default none: both halves run on the calling thread */
+  /** Starts the helper thread, which computes one half of a small model's step. Without it, the calling thread computes both halves. */
   readonly startHelper?: StartHelper | undefined;
 }
 
@@ -86,21 +87,20 @@ export class Trainer {
     const isFrozen = lora !== null;
     const precision = isFrozen ? this.#options.weightPrecision : undefined;
     const load = () => loadBase(base, { isFrozen, precision, freshSeed: spec.fresh === true ? spec.seed : undefined });
-    // The weights of a fully trained model are its own: a base in memory as well would be a second copy. They start from float32 weights.
-    const { value, release } = await loadingBase(base.id, async (): Promise<Lease<FrozenBase>> =>
-      lora ? this.#bases.lease(baseKey(base, spec), load) : { value: await load(), release: () => undefined },
+    // Adapters lease a shared base. A fully trained model loads a private float32 copy, which becomes its parameters.
+    const { value: loaded, release } = await loadingBase(base.id, async (): Promise<Lease<FrozenBase>> =>
+      isFrozen ? this.#bases.lease(baseKey(base, spec), load) : { value: await load(), release: () => undefined },
     );
     try {
-      const shared = lora ? value : { ...value, weights: BaseWeights.none };
-      const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
+      const { layout, parameters, base: modelBase } = lora ? adapterParts(loaded, lora.rank, spec.seed) : await fullyTrainedParts(loaded);
       const model: TrainableModel = {
         id: `model-${this.#nextId++}`,
         baseId: base.id,
-        base: shared,
+        base: modelBase,
         release,
         lora,
         layout,
-        parameters: lora ? initialAdapter(layout, spec.seed) : await value.weights.use(({ flat }) => flat),
+        parameters,
         gradients: new Float32Array(layout.length),
         first: new Float32Array(layout.length),
         second: new Float32Array(layout.length),
@@ -117,22 +117,22 @@ export class Trainer {
     }
   }
 
-  /** Computes new log-probabilities of every row, in the caller's order. */
+  /** Computes the log-probabilities of every row under the current weights, in the caller's order. */
   async forward(id: string, rows: readonly Row[], signal: AbortSignal): Promise<Logprobs[]> {
     return (await this.#run(this.#model(id), rows, null, signal)).logprobs;
   }
 
   /**
-   * Computes log-probabilities and loss of the rows and adds their gradients. After an error or an abort the gradients are as before the
-   * call.
+   * Computes log-probabilities and loss of the rows, and adds the gradients of the loss to the accumulated gradients. An error or an abort
+   * leaves the accumulated gradients as they were before the call.
    */
   async forwardBackward(id: string, rows: readonly Row[], loss: LossSpec, signal: AbortSignal): Promise<PassResult> {
     return this.#run(this.#model(id), rows, loss, signal);
   }
 
   /**
-   * Updates a model's weights with the accumulated gradients and zeroes the gradients. Returns the gradient norm before clipping and the
-   * number of steps taken.
+   * Updates a model's weights with the accumulated gradients and zeroes the gradients, also on an error. Returns the gradient norm before
+   * clipping and the number of steps taken.
    */
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
@@ -175,8 +175,10 @@ export class Trainer {
   }
 
   /**
-   * Returns a copy of the trained weights, for the sampler. The graphs of a large model and the weights of its base are freed, because the
-   * rollouts that follow need their memory.
+   * Returns a copy of the trained weights, for the sampler.
+   *
+   * For a large model, frees the compiled graphs of all models, and the weights of its base if they can be read again, because the rollouts
+   * that follow need the memory.
    */
   weights(id: string): { flat: Float32Array; lora: Adapter | null } {
     const model = this.#model(id);
@@ -184,7 +186,7 @@ export class Trainer {
     return { flat: model.parameters.slice(), lora: model.lora };
   }
 
-  /** Frees a model, and its base model if no other model uses it. */
+  /** Frees a model, and its base if no other model leases it. */
   async unload(id: string): Promise<void> {
     this.#models.get(id)?.release();
     this.#models.delete(id);
@@ -203,18 +205,14 @@ export class Trainer {
 
   async #run(model: TrainableModel, rows: readonly Row[], loss: LossSpec | null, signal: AbortSignal): Promise<PassResult> {
     checkRows(rows, model.base.config, loss);
-    // Batches add into the accumulators one by one: an abort between two batches must restore the earlier gradients.
+    // Each batch adds to the gradients, so an error or an abort after the first batch must restore the earlier gradients.
     const before = loss && model.hasGradients ? model.gradients.slice() : null;
-    const limits = batchLimits(model.base.config);
-    const { maxBatchTokens } = this.#options;
-    const maxTokens = maxBatchTokens ?? (isLarge(model.base.config) ? limits.maxTokens : MAX_HALF_BATCH_TOKENS);
-    const all = { ...limits, maxTokens, maxSharing: maxBatchTokens ?? limits.maxSharing };
-    const batches = planBatches(rows, loss === null ? shortLimits(rows, all, this.#executor.maxThreads) : all);
+    const batches = planBatches(rows, this.#limitsFor(rows, model, loss));
     if (loss) model.hasGradients = true;
     try {
       const { results, threads } = await this.#executor.run({ model, rows, batches, loss, signal });
       const { logprobs, metrics } = collectResults(rows, results, loss);
-      requireFinitePass(model, logprobs, loss && metrics.loss);
+      requireFinitePass(model, logprobs, loss === null ? null : metrics.loss);
       return { logprobs, metrics: { ...metrics, threads } };
     } catch (error) {
       if (before) model.gradients.set(before);
@@ -222,6 +220,37 @@ export class Trainer {
       throw error;
     }
   }
+
+  /**
+   * Returns the limits for cutting rows into batches: the limits of the model's shape with the configured `maxBatchTokens`. Without a loss,
+   * a batch of few tokens is not padded.
+   */
+  #limitsFor(rows: readonly Row[], { base: { config } }: TrainableModel, loss: LossSpec | null): BatchLimits {
+    const { maxBatchTokens } = this.#options;
+    const shapeLimits = batchLimits(config);
+    const limits = {
+      ...shapeLimits,
+      maxTokens: maxBatchTokens ?? (isLarge(config) ? shapeLimits.maxTokens : MAX_HALF_BATCH_TOKENS),
+      maxSharing: maxBatchTokens ?? shapeLimits.maxSharing,
+    };
+    return loss === null ? shortLimits(rows, limits, this.#executor.maxThreads) : limits;
+  }
+}
+
+/** Parts of a new model that depend on whether an adapter or every parameter is trained. */
+type ModelParts = Pick<TrainableModel, "base" | "layout" | "parameters">;
+
+/** Returns the parts of a model with a new adapter on a shared base. */
+function adapterParts(base: FrozenBase, rank: number, seed: number): ModelParts {
+  const layout = adapterLayout(base.config, rank);
+  return { base, layout, parameters: initialAdapter(layout, seed) };
+}
+
+/** Returns the parts of a fully trained model. The weights of `base` become the parameters. */
+async function fullyTrainedParts(base: FrozenBase): Promise<ModelParts> {
+  // The array may be used after the callback, because the weights of `loadBase` are kept, and kept weights are never freed.
+  const parameters = await base.weights.use(({ flat }) => flat);
+  return { base: { ...base, weights: BaseWeights.none }, layout: base.layout, parameters };
 }
 
 /** Zeroes a model's accumulated gradients. */
@@ -230,18 +259,18 @@ function dropGradients(model: TrainableModel): void {
   model.hasGradients = false;
 }
 
-/** Returns the key of the weights that a model starts from: models with equal keys have equal bases. */
+/** Returns the key by which adapters share a base: its directory, and the seed of random weights. */
 function baseKey({ directory }: BaseSource, { fresh, seed }: TrainedModelSpec): string {
   return fresh === true ? `${directory}#${seed}` : directory;
 }
 
 /** Settings of {@link loadBase}. */
 interface BaseOptions {
-  /** Whether the weights stay as they are. */
+  /** Whether the weights are never updated, because only an adapter is trained. */
   readonly isFrozen: boolean;
-  /** Type in which frozen weights are stored. @default "float32" */
+  /** Data type of random or frozen weights; read weights that are trained are float32. @default "float32" */
   readonly precision: ProcessorPrecision | undefined;
-  /** Seed of random weights; undefined to read the weights. */
+  /** Seed of random weights; undefined to read the weights from the directory. */
   readonly freshSeed: number | undefined;
 }
 
