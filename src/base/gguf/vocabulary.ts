@@ -2,29 +2,29 @@
 import { DataError } from "../errors.ts";
 import type { GgufMetadata } from "./metadata.ts";
 
-/** Types of tokens in llama.cpp. */
+/** Token types by name. The values are llama.cpp's `llama_token_type`. */
 export const TOKEN_TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
-/** Special tokens of the metadata, by the name in their key. */
+/** Name of a special token, as in its metadata key `tokenizer.ggml.<name>_token_id`. */
 export type SpecialName = "bos" | "eos" | "eot" | "unknown" | "padding";
 
-/** Tokens by id. */
+/** Texts and types of all tokens, indexed by token id, and the special tokens. */
 export interface GgufVocabulary {
   /** Text of each token; `[EMPTY_<id>]` for a token without text. */
   readonly texts: readonly string[];
-  /** Type of each token, a value of {@link TOKEN_TYPES}. */
+  /** Type of each token: a value of {@link TOKEN_TYPES}, which is not checked. */
   readonly types: readonly number[];
-  /** Id of each text. */
+  /** Token id of each text. */
   readonly ids: ReadonlyMap<string, number>;
-  /** Ids of the special tokens that the file names. */
+  /** Ids of the special tokens that have a metadata key. */
   readonly special: Readonly<Partial<Record<SpecialName, number>>>;
 }
 
 /**
- * Reads the vocabulary.
+ * Reads the vocabulary from the metadata. Types beyond the number of tokens are ignored; without types, all tokens are normal.
  *
- * @throws DataError `E_DATA` naming the key: without tokens, with fewer types than tokens, if two tokens have the same text, or if the id
- *   of a special token is not a token. Further types are ignored.
+ * @throws DataError `E_DATA` naming the key if a value has the wrong type, if there are no tokens or fewer types than tokens, if two tokens
+ *   have the same text, or if the id of a special token is not the id of a token.
  */
 export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
   const { label } = metadata;
@@ -36,20 +36,25 @@ export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
     throw new DataError(`${label}: tokenizer.ggml.token_type: expected ${texts.length} values, one per token, got ${types.length}`);
   const ids = new Map<string, number>();
   for (const [id, text] of texts.entries()) {
-    // As in llama.cpp, each token without text gets a unique text.
+    // As in llama.cpp, a token without text gets a unique text.
     const uniqueText = text === "" ? `[EMPTY_${id}]` : text;
     texts[id] = uniqueText;
     const otherId = ids.get(uniqueText);
     if (otherId !== undefined)
       throw new DataError(
-        `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(text.slice(0, 100))} with ids ${otherId} and ${id}`,
+        `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(uniqueText.slice(0, 100))} with ids ${otherId} and ${id}`,
       );
     ids.set(uniqueText, id);
   }
   return { texts, types, ids, special: specialIds(metadata, texts.length) };
 }
 
-/** Reads the ids of the special tokens. @param size - Number of tokens. */
+/**
+ * Reads the ids of the special tokens that have a metadata key.
+ *
+ * @param size - Number of tokens.
+ * @throws DataError `E_DATA` naming the key if a value is not the id of a token.
+ */
 function specialIds(metadata: GgufMetadata, size: number): Partial<Record<SpecialName, number>> {
   const ids: Partial<Record<SpecialName, number>> = {};
   for (const name of ["bos", "eos", "eot", "unknown", "padding"] as const) {

@@ -1,10 +1,10 @@
-/** Assembly of a streamed chat completion from its chunks, for the client and for the capture of other clients' streams. */
+/** Assembly of a streamed chat completion from its chunks, for turns of the service's sessions and for the capture of clients' streams. */
 import type { ChatCompletion, ChatCompletionChunk, Choice, LogprobEntry, ToolCall, Usage } from "../schema/index.ts";
 import { getOrInsert } from "../util/values.ts";
 
-/** Part of a choice in one chunk. */
+/** Part of a choice in a chunk. */
 type ChunkChoice = ChatCompletionChunk["choices"][number];
-/** Text, tool calls and role that a chunk adds to a choice. */
+/** Texts, tool calls and role in a part of a choice. */
 type Delta = ChunkChoice["delta"];
 
 /** Tool call whose parts have been received so far. */
@@ -20,8 +20,9 @@ interface PartialChoice {
   /** Text by key of the delta: `content`, `refusal`, `reasoning`, `reasoning_content`. */
   readonly texts: Map<string, string>;
   readonly toolCalls: Map<number, PartialCall>;
-  readonly logprobs: LogprobEntry[];
-  hasLogprobs: boolean;
+  /** Null until a chunk has log-probabilities. */
+  logprobs: LogprobEntry[] | null;
+  /** Null until a chunk has token ids. */
   tokenIds: number[] | null;
   finishReason: string | null;
   stopReason: number | string | null;
@@ -31,28 +32,29 @@ interface PartialChoice {
 const TEXT_KEYS = ["content", "refusal", "reasoning", "reasoning_content"];
 
 /**
- * Assembler of one stream: receives the chunks in order and returns the completion that the same request would produce without streaming.
+ * Assembler of one stream: receives the chunks in order and returns an equivalent completion without streaming. Token counts are 0 if no
+ * chunk has `usage`.
  */
 export class CompletionAssembler {
   readonly #choices = new Map<number, PartialChoice>();
-  /** Values that all chunks share, from the first one; null before. */
+  /** Values that all chunks share, from the first chunk; null before the first chunk. */
   #sharedValues: Pick<ChatCompletion, "id" | "created" | "model"> | null = null;
   #promptTokenIds: number[] | null = null;
   #unusedTemplateKwargs: string[] | undefined;
   #usage: Usage | null = null;
 
-  /** Adds one chunk. */
+  /** Adds the next chunk. */
   push(chunk: ChatCompletionChunk): void {
     const { id, created, model } = chunk;
     this.#sharedValues ??= { id, created, model };
-    // Only the first chunk carries the prompt.
+    // Only the first chunk has the token ids of the prompt.
     this.#promptTokenIds ??= chunk.prompt_token_ids ?? null;
     this.#unusedTemplateKwargs ??= chunk.unused_template_kwargs;
     this.#usage = chunk.usage ?? this.#usage;
     for (const part of chunk.choices) this.#addPart(part);
   }
 
-  /** Whether all `n` choices have a finish reason, so that no later chunk can change them. */
+  /** Whether all `n` choices have a finish reason: only a chunk with usage may follow. */
   isComplete(n: number): boolean {
     return this.#choices.size >= n && [...this.#choices.values()].every((choice) => choice.finishReason !== null);
   }
@@ -82,7 +84,7 @@ export class CompletionAssembler {
     addToolCalls(choice, part.delta);
     const entries = part.logprobs?.content;
     if (entries) {
-      choice.hasLogprobs = true;
+      choice.logprobs ??= [];
       choice.logprobs.push(...entries);
     }
     if (part.token_ids) {
@@ -94,32 +96,31 @@ export class CompletionAssembler {
   }
 }
 
-/** Returns a choice before its first part. */
+/** Returns a choice without any parts. */
 function emptyChoice(): PartialChoice {
   return {
     role: "assistant",
     texts: new Map(),
     toolCalls: new Map(),
-    logprobs: [],
-    hasLogprobs: false,
+    logprobs: null,
     tokenIds: null,
     finishReason: null,
     stopReason: null,
   };
 }
 
-/** Adds the starts and continuations of tool calls in a delta. */
+/** Adds the parts of tool calls in a delta to a choice. A part with a new index starts a call. */
 function addToolCalls(choice: PartialChoice, delta: Delta): void {
-  for (const { index, id, function: called } of delta.tool_calls ?? []) {
+  for (const { index, id, function: part } of delta.tool_calls ?? []) {
     const call = getOrInsert(choice.toolCalls, index, (): PartialCall => ({ id: null, name: "", arguments: "" }));
     call.id ??= id ?? null;
     // A name arrives complete; some servers repeat it with every part of the arguments.
-    if (call.name === "") call.name = called?.name ?? "";
-    call.arguments += called?.arguments ?? "";
+    if (call.name === "") call.name = part?.name ?? "";
+    call.arguments += part?.arguments ?? "";
   }
 }
 
-/** Returns a choice in the form of a response without streaming. */
+/** Converts a choice to the form of a response without streaming. */
 function toChoice(index: number, choice: PartialChoice): Choice {
   const toolCalls: ToolCall[] = [...choice.toolCalls]
     .sort(([a], [b]) => a - b)
@@ -129,12 +130,12 @@ function toChoice(index: number, choice: PartialChoice): Choice {
     index,
     message: {
       role: choice.role,
-      // As in a response without streaming, `content` is null if there are only tool calls.
+      // As in a response without streaming, an empty text is null if there are tool calls, and an empty string otherwise.
       content: content === "" && toolCalls.length > 0 ? null : content,
       tool_calls: toolCalls,
       ...otherTexts,
     },
-    logprobs: choice.hasLogprobs ? { content: choice.logprobs } : null,
+    logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
     finish_reason: choice.finishReason,
     stop_reason: choice.stopReason,
     token_ids: choice.tokenIds,
