@@ -1,7 +1,7 @@
 /**
  * Schemas of training jobs and their events; job-config.ts has the requests that create them.
  *
- * "Extension" marks routes and fields that this service adds to the interface that it implements.
+ * "Extension" marks routes and fields that this service adds to the interface of the hosted service.
  */
 
 import { z } from "zod";
@@ -45,12 +45,16 @@ export const trainingJob = z.looseObject({
   training_start: z.string().nullish(),
   /** End of the job in any final state, ISO 8601; null before. */
   training_end: z.string().nullish(),
-  /** Cause of a failure or cancellation; null otherwise. */
+  /** Cause of a failure; null otherwise, also for a cancelled job. */
   error_message: z.string().nullish(),
-  /** Step of the checkpoint that this job created, once the job succeeded. */
+  /** Step of the checkpoint that the job created; null unless the job succeeded. */
   step: z.int().nullish(),
 });
-/** A training job. Only `id` belongs to the interface; the other fields are extensions with the hosted service's names. @interface */
+/**
+ * A training job. The interface specifies only `id`; the other fields are extensions, named as in the hosted service's responses.
+ *
+ * @interface
+ */
 export type TrainingJob = z.infer<typeof trainingJob>;
 
 /** Schema of {@link JobQuery}. */
@@ -82,7 +86,7 @@ export type JobEventType = z.infer<typeof jobEventType>;
 
 /** Schema of {@link JobEvent}. */
 export const jobEvent = z.object({
-  /** UUID, the cursor of paginated lists. */
+  /** UUID. As the query parameter `after`, it selects the events that follow. */
   id: uuid,
   /** Type of the event, which determines the keys of `data`. */
   type: jobEventType,
@@ -90,9 +94,16 @@ export const jobEvent = z.object({
   data: z.record(z.string(), z.unknown()),
 });
 /**
- * Event of a job. `training_started` has `num_sequences` (expected number of gradient steps), `gradient_step` a flat map of numbers,
- * `warning` (an extension) a `code`, `message`, `value` and `threshold`, `training_ended` the new `step`, and `training_failed` an
- * `error_message`. A cancelled job ends with `training_cancelled` (an extension), then `training_failed` with `cancelled: true`.
+ * Event of a job. The type determines `data`:
+ *
+ * - `training_started`: `num_sequences`, the number of gradient steps. An RL job also has the findings of preflight as `warnings`, unless
+ *   there are none; a fine-tuning job with a grader has `num_rows`; an SFT or preference job has counts of dropped examples and tokens
+ *   (`num_dropped_…`). With validation data: `num_validation_trajectories` or `num_validation_pairs`;
+ * - `gradient_step`: the metrics of the step, all numbers;
+ * - `warning` (extension): `code`, `message`, `value` and `threshold`;
+ * - `training_ended`: the `step` of the new checkpoint;
+ * - `training_cancelled` (extension): no keys. The event `training_failed` follows;
+ * - `training_failed`: `error_message`, and for a cancelled job `cancelled: true`.
  *
  * @interface
  */
@@ -105,16 +116,16 @@ export type JobEventList = z.infer<typeof jobEventList>;
 
 /** Schema of {@link TrainedTrajectory}. */
 export const trainedTrajectory = z.looseObject({
-  /** Index of the group in the job. */
+  /** Index of the group in the request. */
   group: z.int().min(0),
-  /** Index within the group. */
+  /** Index of the trajectory in its group. */
   trajectory: z.int().min(0),
-  /** Trained turns in the order of the trajectory's choices: main history first, then additional histories. */
+  /** Trained turns in the order of the trajectory's choices: first the main history, then the additional histories. */
   turns: z.array(
     z.looseObject({
-      /** Index of the choice. */
+      /** Index among all choices of the trajectory, additional histories included. */
       turn: z.int().min(0),
-      /** Advantage of the turn's tokens, as used in the loss; the mean over the trained tokens if they have different advantages. */
+      /** Advantage of the trained tokens, as used in the loss; their mean if they have different advantages (see `advantages`). */
       advantage: z.number(),
       /**
        * Advantage of each sampled token, as used in the loss, 0 for a token that is not trained. Only if the trained tokens have different
@@ -126,7 +137,7 @@ export const trainedTrajectory = z.looseObject({
     }),
   ),
 });
-/** Trainer values of one trajectory's turns: an entry of a job's `/tokens`. @interface */
+/** Entry of a token report: advantages and log-probabilities of a trajectory's trained turns, as computed by the trainer. @interface */
 export type TrainedTrajectory = z.infer<typeof trainedTrajectory>;
 
 /** Schema of {@link TrainedTokens}. */
@@ -136,7 +147,12 @@ export const trainedTokens = z.looseObject({
   /** Trajectories with trained tokens, in the order of the request. */
   data: z.array(trainedTrajectory),
 });
-/** Answer of `GET /v1/preview/training-jobs/{id}/tokens`. Extension. @interface */
+/**
+ * Token report of an RL job created with `token_report: true`: the advantage and log-probability of every trained token. Answer of
+ * `GET /v1/preview/training-jobs/{id}/tokens`. Extension.
+ *
+ * @interface
+ */
 export type TrainedTokens = z.infer<typeof trainedTokens>;
 
 /** Schema of {@link DeleteJobResponse}. */
@@ -153,7 +169,7 @@ export type DeleteJobResponse = z.infer<typeof deleteJobResponse>;
 
 /** Schema of {@link DeleteTokensResponse}. */
 export const deleteTokensResponse = z.object({
-  /** UUID of the job that had the report. */
+  /** UUID of the job that had the token report. */
   training_job_id: uuid,
   /** Always true: a job without a token report is answered 404. */
   deleted_tokens: z.literal(true),
