@@ -2,7 +2,7 @@
 import { fc, test } from "@fast-check/vitest";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { oneOfThese, optional, repeat, sequence, set, text, type Expression, type Grammar } from "../../src/text/grammar/expression.ts";
+import { choice, optional, repeat, sequence, set, text, type Expression, type Grammar } from "../../src/text/grammar/expression.ts";
 import { compileGrammar } from "../../src/text/grammar/decode/automaton.ts";
 import type { Configuration } from "../../src/text/grammar/decode/configuration.ts";
 import { Configurations } from "../../src/text/grammar/decode/configurations.ts";
@@ -15,7 +15,7 @@ import { loadTokenizer } from "../../src/text/tokenizer/index.ts";
 
 const TINY = fileURLToPath(new URL("../../models/whetstone-tiny", import.meta.url));
 const DIGIT = set([0x30, 0x39]);
-const STRING = sequence(text('"'), repeat(oneOfThese(set([0x20, 0x21], [0x23, 0x5b], [0x5d, 0x10ffff]), text("\\n"))), text('"'));
+const STRING = sequence(text('"'), repeat(choice(set([0x20, 0x21], [0x23, 0x5b], [0x5d, 0x10ffff]), text("\\n"))), text('"'));
 
 /** All bytes, pairs, and typical pieces of vocabularies; token 0 is the end, token 1 a padding row. */
 const vocabulary = new Vocabulary([
@@ -68,29 +68,27 @@ const idsIn = ({ words }: TokenMask) =>
 const CALLS: Grammar = {
   rules: [
     sequence(text("{"), optional({ kind: "rule", index: 1 }), text("}")),
-    sequence(text('"'), oneOfThese(text("abc"), text("hello"), repeat(set([0x61, 0x7a]), 0)), text('":'), { kind: "rule", index: 2 }),
-    oneOfThese(STRING, repeat(DIGIT, 1), sequence(text("["), { kind: "rule", index: 2 }, text("]"))),
+    sequence(text('"'), choice(text("abc"), text("hello"), repeat(set([0x61, 0x7a]), 0)), text('":'), { kind: "rule", index: 2 }),
+    choice(STRING, repeat(DIGIT, 1), sequence(text("["), { kind: "rule", index: 2 }, text("]"))),
   ],
 };
 
 const GRAMMARS: Readonly<Record<string, Grammar>> = {
   string: { rules: [STRING] },
   object: {
-    rules: [sequence(text('{"a":'), oneOfThese(STRING, repeat(DIGIT, 1, 3)), optional(sequence(text(',"b":'), STRING)), text("}"))],
+    rules: [sequence(text('{"a":'), choice(STRING, repeat(DIGIT, 1, 3)), optional(sequence(text(',"b":'), STRING)), text("}"))],
   },
-  "a few": { rules: [repeat(oneOfThese(text("a"), text("bb")), 2, 5)] },
-  many: { rules: [sequence(text("x"), repeat(oneOfThese(set([0x61, 0x62]), set([0xe9, 0xe9], [0x1f600, 0x1f600])), 70, 200), text("1"))] },
+  "a few": { rules: [repeat(choice(text("a"), text("bb")), 2, 5)] },
+  many: { rules: [sequence(text("x"), repeat(choice(set([0x61, 0x62]), set([0xe9, 0xe9], [0x1f600, 0x1f600])), 70, 200), text("1"))] },
   "at least many": { rules: [repeat(set([0x61, 0x7a]), 90)] },
   "many of many": { rules: [repeat(sequence(repeat(set([0x61, 0x61]), 65, 80), text("b")), 66, 70)] },
   calls: CALLS,
   // After n letters a, a text has n stacks.
   ambiguous: {
-    rules: [oneOfThese(sequence(text("a"), { kind: "rule", index: 0 }, text("b")), repeat(set([0x61, 0x7a]), 0))],
+    rules: [choice(sequence(text("a"), { kind: "rule", index: 0 }, text("b")), repeat(set([0x61, 0x7a]), 0))],
   },
   nested: {
-    rules: [
-      oneOfThese(text(""), sequence(text("("), { kind: "rule", index: 0 }, text(")")), sequence(text("a"), { kind: "rule", index: 0 })),
-    ],
+    rules: [choice(text(""), sequence(text("("), { kind: "rule", index: 0 }, text(")")), sequence(text("a"), { kind: "rule", index: 0 }))],
   },
 };
 
@@ -136,7 +134,7 @@ describe("a compiled choice of strings", () => {
   const texts = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "é", "è"), maxLength: 5 }), { minLength: 1, maxLength: 12 });
   const accepts = (configurations: Configurations, given: string) => after(configurations, Buffer.from(given))?.canEnd === true;
   test.prop([texts, texts], { numRuns: 300 })("accepts exactly those strings, with common prefixes and duplicates", (options, others) => {
-    const grammar: Grammar = { rules: [sequence(text("<"), oneOfThese(text("b"), ...options.map(text)), text(">"))] };
+    const grammar: Grammar = { rules: [sequence(text("<"), choice(text("b"), ...options.map(text)), text(">"))] };
     const configurations = new Configurations(compileGrammar(grammar), 8);
     for (const each of [...options, ...others])
       expect(accepts(configurations, `<${each}>`), each).toBe(each === "b" || options.includes(each));
@@ -144,9 +142,9 @@ describe("a compiled choice of strings", () => {
 
   it("supports common prefixes of thousands of bytes, and thousands of duplicates", () => {
     const long = "a".repeat(20_000);
-    const alike = new Configurations(compileGrammar({ rules: [oneOfThese(text(`${long}b`), text(`${long}c`))] }), 8);
+    const alike = new Configurations(compileGrammar({ rules: [choice(text(`${long}b`), text(`${long}c`))] }), 8);
     expect([`${long}b`, `${long}c`, long, `${long}d`].map((each) => accepts(alike, each))).toEqual([true, true, false, false]);
-    const same = { rules: [oneOfThese(...Array.from({ length: 20_000 }, () => text("aa")), text("ab"))] };
+    const same = { rules: [choice(...Array.from({ length: 20_000 }, () => text("aa")), text("ab"))] };
     expect(compileGrammar(same).states.length).toBeLessThan(10);
   });
 });
@@ -199,7 +197,7 @@ describe("a constrained sample", () => {
   });
 
   it("has log-probabilities normalized over the allowed tokens", () => {
-    const logprobs = constrained(oneOfThese(text("a"), text("b"))).logprobs(logits);
+    const logprobs = constrained(choice(text("a"), text("b"))).logprobs(logits);
     const [a, b] = [logits[byte("a")]!, logits[byte("b")]!];
     expect(logprobs[byte("a")]).toBeCloseTo(a - Math.log(Math.exp(a) + Math.exp(b)), 6);
     expect([...logprobs].reduce((sum, each) => sum + Math.exp(each), 0)).toBeCloseTo(1, 6);

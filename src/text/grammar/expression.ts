@@ -84,11 +84,11 @@ export function sequenceOf(parts: readonly Expression[]): Expression {
 }
 
 /** Returns an expression that matches any of the options. */
-export function oneOfThese(...options: readonly Expression[]): Expression {
+export function choice(...options: readonly Expression[]): Expression {
   return choiceOf(options);
 }
 
-/** Returns the {@link oneOfThese} of a list, which may be long. */
+/** Returns the {@link choice} of a list, which may be long, see {@link sequenceOf}. */
 export function choiceOf(options: readonly Expression[]): Expression {
   return options.length === 1 ? first(options) : { kind: "choice", options };
 }

@@ -37,6 +37,14 @@ describe("bounds on the number of members", () => {
     expect([19, 20].map((count) => language.accepts(membersText(count)))).toEqual([true, false]);
   });
 
+  it("allow no member with an upper bound of 0, also of an object with many optional members", () => {
+    for (const count of [1, 64, 200]) {
+      const { language, loose } = compileSchema({ type: "object", properties: properties(count), maxProperties: 0 });
+      expect(loose).toEqual([]);
+      expect(["{}", '{"p0":null}', '{"x":1}'].map((text) => language.accepts(text))).toEqual([true, false, false]);
+    }
+  });
+
   it.each([
     ["a lower bound above the upper one", { minProperties: 1e9, maxProperties: 1e8 }],
     ["a lower bound above the number of members of a closed object", { minProperties: 1e9, additionalProperties: false }],

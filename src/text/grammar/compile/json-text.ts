@@ -1,7 +1,7 @@
 /** JSON syntax as grammar expressions: white space, strings, numbers, and values without a schema. */
 import { complement, intersection } from "../code-points.ts";
 import {
-  oneOfThese,
+  choice,
   choiceOf,
   optional,
   repeat,
@@ -28,7 +28,7 @@ const MAX_INDENTATION = 40;
  * allows, a small model that begins to repeat spaces may never stop.
  */
 export const USUAL_WHITESPACE: Expression = optional(
-  oneOfThese(text(" "), sequence(optional(text("\r")), text("\n"), repeat(set([0x09, 0x09], [0x20, 0x20]), 0, MAX_INDENTATION))),
+  choice(text(" "), sequence(optional(text("\r")), text("\n"), repeat(set([0x09, 0x09], [0x20, 0x20]), 0, MAX_INDENTATION))),
 );
 
 /** Characters that need no escape in a JSON string: all except control characters, `"` and `\`. */
@@ -44,13 +44,13 @@ const ESCAPED = complement(UNESCAPED);
  * Any character of a JSON string, in any spelling: itself, `\n`, `\u00e9`, or a surrogate pair of two escapes. Lone surrogates are
  * excluded.
  */
-export const ANY_CHARACTER: Expression = oneOfThese(
+export const ANY_CHARACTER: Expression = choice(
   set(...UNESCAPED),
   sequence(text("\\"), set(...Array.from(Buffer.from('"\\/bfnrt'), (byte): CodePointRange => [byte, byte]))),
   // `\uXXXX` outside of the surrogates: the first digit is not D, or the second one is at most 7.
   sequence(
     text("\\u"),
-    oneOfThese(
+    choice(
       sequence(set([0x30, 0x39], [0x41, 0x43], [0x45, 0x46], [0x61, 0x63], [0x65, 0x66]), repeat(HEX, 3, 3)),
       sequence(set([0x44, 0x44], [0x64, 0x64]), set([0x30, 0x37]), repeat(HEX, 2, 2)),
     ),
@@ -90,7 +90,7 @@ export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRan
     if (escaped.reduce((sum, [first, last]) => sum + last - first + 1, 0) <= MAX_INLINE_ESCAPES) return spelled(ranges);
     const rule = getOrInsert(rules, escaped.join(";"), () => builder.rule(() => spelled(escaped)));
     const plain = intersection(ranges, UNESCAPED);
-    return plain.length === 0 ? rule : oneOfThese({ kind: "set", ranges: plain }, rule);
+    return plain.length === 0 ? rule : choice({ kind: "set", ranges: plain }, rule);
   };
 }
 
@@ -105,7 +105,7 @@ export const ESCAPED_CHARACTER: Expression = spelled(ESCAPED);
 export function spelledOtherThan(points: readonly number[], escaped: Expression): Expression {
   const excluded = points.map((point): CodePointRange => [point, point]);
   if (intersection(excluded, ESCAPED).length > 0) return spelled(complement(excluded));
-  return oneOfThese({ kind: "set", ranges: intersection(complement(excluded), UNESCAPED) }, escaped);
+  return choice({ kind: "set", ranges: intersection(complement(excluded), UNESCAPED) }, escaped);
 }
 
 /** Maximum number of integer digits, so that a number with an exponent of two digits stays finite. */
@@ -116,10 +116,10 @@ const EXPONENT = set([0x45, 0x45], [0x65, 0x65]);
 const FRACTION = optional(sequence(text("."), repeat(DIGIT, 1)));
 
 /** A non-negative integer. */
-export const NATURAL: Expression = oneOfThese(text("0"), sequence(NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
+export const NATURAL: Expression = choice(text("0"), sequence(NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
 
 /** An integer without fraction or exponent. */
-export const INTEGER: Expression = oneOfThese(text("0"), sequence(optional(text("-")), NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
+export const INTEGER: Expression = choice(text("0"), sequence(optional(text("-")), NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
 
 /**
  * A number with an absolute value below 10³⁰⁸, so that it is finite as a double. With large exponents, only one digit precedes the
@@ -127,7 +127,7 @@ export const INTEGER: Expression = oneOfThese(text("0"), sequence(optional(text(
  */
 export const NUMBER: Expression = sequence(
   optional(text("-")),
-  oneOfThese(
+  choice(
     sequence(NATURAL, FRACTION, optional(sequence(EXPONENT, SIGN, repeat(DIGIT, 1, 2)))),
     sequence(DIGIT, FRACTION, EXPONENT, text("-"), repeat(DIGIT, 3, 3)),
     // Exponents from 100 to 307.
@@ -136,7 +136,7 @@ export const NUMBER: Expression = sequence(
       FRACTION,
       EXPONENT,
       optional(text("+")),
-      oneOfThese(sequence(set([0x31, 0x32]), DIGIT, DIGIT), sequence(text("30"), set([0x30, 0x37]))),
+      choice(sequence(set([0x31, 0x32]), DIGIT, DIGIT), sequence(text("30"), set([0x30, 0x37]))),
     ),
   ),
 );
@@ -164,7 +164,7 @@ export function jsonParts(builder: GrammarBuilder, whitespace: Expression): Json
   const value = builder.rule((self) => {
     object = builder.rule(() => listOf(whitespace, "{", sequence(string, whitespace, text(":"), whitespace, self, whitespace), "}"));
     array = builder.rule(() => listOf(whitespace, "[", sequence(self, whitespace), "]"));
-    return oneOfThese(object, array, string, NUMBER, text("true"), text("false"), text("null"));
+    return choice(object, array, string, NUMBER, text("true"), text("false"), text("null"));
   });
   return { whitespace, string, restOfString, object, array, value };
 }

@@ -2,7 +2,7 @@
  * Structural tags: descriptions of texts that mix free text with tagged parts, such as `<tool_call>…</tool_call>`. A schema, a regular
  * expression or a grammar describes the content of a tag.
  */
-import { EMPTY, oneOfThese, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../expression.ts";
+import { EMPTY, choice, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../base/errors.ts";
 import { shown } from "../../../base/util/shown.ts";
 import { ebnfExpression } from "./ebnf.ts";
@@ -80,7 +80,7 @@ class TagReader {
     const [isAtLeastOne, isOnlyOne] = [this.#flag(format, "at_least_one", path), this.#flag(format, "stop_after_first", path)];
     if (isAtLeastOne && isOnlyOne) return tag;
     const freeText = this.#without(triggers);
-    if (isOnlyOne) return sequence(freeText, oneOfThese(EMPTY, tag));
+    if (isOnlyOne) return sequence(freeText, choice(EMPTY, tag));
     const anyTags = sequence(freeText, repeat(sequence(tag, freeText)));
     return isAtLeastOne ? sequence(tag, anyTags) : anyTags;
   }
@@ -90,7 +90,7 @@ class TagReader {
     const tag = choiceOf(this.#list(format, "tags", path, (item, at) => this.#tag(item, at).expression));
     const separator = text(this.#string(format, "separator", path));
     const tags = this.#flag(format, "stop_after_first", path) ? tag : sequence(tag, repeat(sequence(separator, tag)));
-    return this.#flag(format, "at_least_one", path) ? tags : oneOfThese(EMPTY, tags);
+    return this.#flag(format, "at_least_one", path) ? tags : choice(EMPTY, tags);
   }
 
   /** Returns the expression of the format of a tag or of a part of it. */

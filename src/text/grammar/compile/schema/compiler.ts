@@ -3,7 +3,7 @@
  * single types (`objects.ts`, `arrays.ts`, `strings.ts`, `numbers.ts`) and call it back for the schemas inside.
  */
 import { MAX_GRAMMAR_STATES } from "../../check.ts";
-import { oneOfThese, choiceOf, MATCHES_NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../expression.ts";
+import { choice, choiceOf, MATCHES_NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../expression.ts";
 import { ArgumentError } from "../../../../base/errors.ts";
 import { ANY_CHARACTER, ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, speller, type JsonParts } from "../json-text.ts";
 import { regexLanguage } from "../regex.ts";
@@ -209,7 +209,7 @@ export class SchemaCompiler {
     if (MERGED.some((keyword) => keyword in asserted)) return this.#expression(this.follow(schema, path), path);
     for (const keyword of ["anyOf", "oneOf"] as const) if (keyword in asserted) return this.#either(keyword, asserted, path);
     if ("enum" in asserted || "const" in asserted) return this.#values(asserted, path);
-    return oneOfThese(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
+    return choice(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
   }
 
   /** Returns the rule of a schema that may contain itself. */

@@ -1,5 +1,5 @@
 /** Grammar of numbers between bounds, by decimal digits. */
-import { oneOfThese, EMPTY, MATCHES_NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../expression.ts";
+import { choice, EMPTY, MATCHES_NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../expression.ts";
 import { DIGIT } from "../json-text.ts";
 import { decimalOf } from "./multiples.ts";
 
@@ -26,7 +26,7 @@ function ofOneLength(low: string, high: string): Expression {
   if (lowDigit < firstFree) options.push(sequence(digits(lowDigit, lowDigit), ofOneLength(lowTail, nines)));
   if (firstFree <= lastFree) options.push(sequence(digits(firstFree, lastFree), repeat(DIGIT, length, length)));
   if (lastFree < highDigit) options.push(sequence(digits(highDigit, highDigit), ofOneLength(zeros, highTail)));
-  return oneOfThese(...options);
+  return choice(...options);
 }
 
 /** Returns the expression of integers from `low`, which is not negative, to `high`, null for no bound. */
@@ -41,7 +41,7 @@ export function naturalsBetween(low: bigint, high: bigint | null): Expression {
   const options = [ofOneLength(lowDigits, "9".repeat(length))];
   if (maxFreeDigits > length) options.push(sequence(digits(1, 9), repeat(DIGIT, length, maxFreeDigits - 1)));
   if (highDigits !== null) options.push(ofOneLength(`1${"0".repeat(highDigits.length - 1)}`, highDigits));
-  return oneOfThese(...options);
+  return choice(...options);
 }
 
 /** Returns the expression of integers between the bounds, null for no bound. */
@@ -52,7 +52,7 @@ export function integersBetween(low: bigint | null, high: bigint | null): Expres
     options.push(sequence(text("-"), naturalsBetween(minValue, low === null ? null : -low)));
   }
   if (high === null || high >= 0n) options.push(naturalsBetween(low === null || low < 0n ? 0n : low, high));
-  return oneOfThese(...options);
+  return choice(...options);
 }
 
 /** A non-negative decimal number. */
@@ -95,7 +95,7 @@ function fractionBetween(low: string | null, high: string | null, { canEnd }: { 
     if (highDigit > lowDigit + 1) options.push(sequence(digits(lowDigit + 1, highDigit - 1), repeat(DIGIT)));
     options.push(sequence(digits(highDigit, highDigit), fractionBetween(null, nextHigh, { canEnd: true })));
   }
-  return oneOfThese(...options);
+  return choice(...options);
 }
 
 /** Returns the expression of a whole number and a fraction between `low` and `high`, which are digits; null for no bound. */
@@ -107,13 +107,13 @@ function withFraction(whole: Expression, low: string | null, high: string | null
 /** Returns the expression of non-negative numbers between the bounds, `high` null for no bound. */
 function magnitudesBetween(low: DecimalParts, high: DecimalParts | null): Expression {
   if (high === null)
-    return oneOfThese(
+    return choice(
       withFraction(text(String(low.whole)), low.fraction, null),
       withFraction(naturalsBetween(low.whole + 1n, null), null, null),
     );
   if (low.whole > high.whole) return MATCHES_NOTHING;
   if (low.whole === high.whole) return withFraction(text(String(low.whole)), low.fraction, high.fraction);
-  return oneOfThese(
+  return choice(
     withFraction(text(String(low.whole)), low.fraction, null),
     withFraction(naturalsBetween(low.whole + 1n, high.whole - 1n), null, null),
     withFraction(text(String(high.whole)), null, high.fraction),
@@ -131,7 +131,7 @@ export function numbersBetween(low: number | null, high: number | null): Express
   const options: Expression[] = [];
   if (mayBeNegative) options.push(sequence(text("-"), magnitudesBetween(mayBePositive ? ZERO : (highParts ?? ZERO), lowParts)));
   if (mayBePositive) options.push(magnitudesBetween(mayBeNegative ? ZERO : (lowParts ?? ZERO), highParts));
-  return oneOfThese(...options);
+  return choice(...options);
 }
 
 /** Returns the next larger double of a finite number. */
