@@ -1,4 +1,7 @@
-/** Idempotent creation: the header `Idempotency-Key`, and the order of validation, transaction and side effects of a creating route. */
+/**
+ * Idempotent creation: runs validation, transaction and side effects of a creating route in this order, and repeats the stored response for
+ * a repeated `Idempotency-Key`.
+ */
 import { ArgumentError, ConflictError } from "../../base/errors.ts";
 import type { ServiceRequest } from "./body.ts";
 import { findAnswer, rememberAnswer, type KeyedRequest } from "../store/idempotency-keys.ts";
@@ -8,97 +11,102 @@ import type { IdempotencyKeyRow, Store } from "../store/tables.ts";
 import { getOrInsert } from "../../base/util/values.ts";
 import { visibilityOf } from "../store/visibility.ts";
 
-/** Steps of a creating route after validation: a transaction that writes the rows, then side effects. */
+/** Steps of a creating route after its preparation: a transaction that writes the rows, then side effects. */
 export interface Creation {
   /**
-   * Writes the rows and returns the response body. The body is stored in the same transaction, so that after a crash either both exist or
-   * neither. May be called again after a conflict with another process, as in `transact`.
+   * Writes the rows and returns the response body. With a key, the body is stored in the same transaction, so that after a crash either
+   * both exist or neither. May be called again after a conflict with another process, as in `transact`.
    */
   readonly commit: (transaction: Store) => Promise<unknown>;
-  /** Runs after the commit. Skipped when a stored response is repeated. */
+  /** Runs after the commit. Not called if the response is a stored one. */
   readonly afterwards?: (() => void) | undefined;
-  /** Undoes the preparation if the commit fails. */
+  /**
+   * Undoes the preparation if nothing was committed: the transaction failed, or another process has stored a response for the key since the
+   * preparation. Not called if the outcome of the transaction is unknown.
+   */
   readonly undo?: (() => Promise<void>) | undefined;
 }
 
-/**
- * Answers of running requests, by the store of their entity, and by route and key. Requests with the same key run one after the other: a
- * duplicate waits for the first one, and gets its stored response.
- */
-const runningAnswers = new WeakMap<Store, Map<string, Promise<unknown>>>();
+/** Request with an idempotency key and the digest of its body. */
+type KeyedBody = KeyedRequest & Pick<IdempotencyKeyRow, "digest">;
 
 /**
- * Answers a creating POST. With the header `Idempotency-Key`, the same key and body get the same response for a day (the last 10 000 keys),
- * also if the created object has changed since. Keys of different entities are different keys.
+ * Responses of running requests with a key, by store and by route and key. A store belongs to one entity, or to one model of an entity if
+ * the API key is restricted to it. Each request waits for the previous request with its key, and then finds the stored response.
+ */
+const runningResponses = new WeakMap<Store, Map<string, Promise<unknown>>>();
+
+/**
+ * Answers a creating POST. A request with the header `Idempotency-Key` gets the response of the first request with this key, also if the
+ * created object has changed since, as long as that response is stored: for a day, and among the last 10 000. Keys are distinguished by
+ * entity and route. A request without the header always creates.
  *
  * @param store - Store of the request.
- * @param digest - Digest of the request body.
- * @param prepare - Validates and prepares the creation; called only if no response is stored for the key.
+ * @param options - `digest`: digest of the request body. `prepare`: validates and prepares the creation; called only if no response is
+ *   stored for the key.
  * @throws ConflictError `E_CONFLICT` if the key was used with another body.
  * @throws ArgumentError `E_ARGUMENT` if the key is not 1 to 255 visible ASCII characters.
  */
-export async function create(
+export async function createOnce(
   c: ServiceRequest,
   store: Store,
   { digest, prepare }: { readonly digest: string; readonly prepare: () => Promise<Creation> },
 ): Promise<Response> {
   const key = c.env.incoming.headers["idempotency-key"];
-  if (key === undefined) return c.json((await execute(store, await prepare(), null)) as object);
+  if (key === undefined) return c.json((await runCreation(store, await prepare(), null)) as object);
   if (typeof key !== "string" || !/^[\x21-\x7e]{1,255}$/.test(key)) {
     throw new ArgumentError("Expected the header 'Idempotency-Key' to be 1 to 255 visible ASCII characters", { param: "Idempotency-Key" });
   }
   const request: KeyedRequest = { entity: visibilityOf(store).entity ?? "", route: c.req.path, key };
-  // Echoing the key confirms that it is honored. Without this header, a client must not repeat a request after losing the response.
+  // The repeated header shows that the service supports keys. Of other services, a client must not repeat a request whose response is lost.
   c.header("Idempotency-Key", key);
-  const answers = getOrInsert(runningAnswers, store, () => new Map<string, Promise<unknown>>());
+  const responses = getOrInsert(runningResponses, store, () => new Map<string, Promise<unknown>>());
   const requestKey = `${request.route} ${key}`;
-  const previous = answers.get(requestKey);
+  const previous = responses.get(requestKey);
   const current = (async () => {
     await previous?.catch(() => undefined);
     const stored = await findAnswer(store, request);
-    return stored === undefined ? execute(store, await prepare(), { ...request, digest }) : answerOf(stored, digest);
+    return stored === undefined ? runCreation(store, await prepare(), { ...request, digest }) : bodyOf(stored, digest);
   })();
-  answers.set(requestKey, current);
+  responses.set(requestKey, current);
   try {
     return c.json((await current) as object);
   } finally {
-    if (answers.get(requestKey) === current) answers.delete(requestKey);
+    if (responses.get(requestKey) === current) responses.delete(requestKey);
   }
 }
 
-/** Returns a stored response body. @throws ConflictError `E_CONFLICT` if its request had another body. */
-function answerOf(stored: IdempotencyKeyRow, digest: string): unknown {
+/** Returns the body of a stored response. @throws ConflictError `E_CONFLICT` if the body of its request had another digest. */
+function bodyOf(stored: IdempotencyKeyRow, digest: string): unknown {
   if (stored.digest === digest) return JSON.parse(stored.body);
   throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
     param: "Idempotency-Key",
   });
 }
 
-/** Runs the steps of a creation, and stores the response under `answer`; null stores none. Returns the response body. */
-async function execute(
-  store: Store,
-  creation: Creation,
-  answer: (KeyedRequest & Pick<IdempotencyKeyRow, "digest">) | null,
-): Promise<unknown> {
-  let outcome: { readonly body: unknown } | { readonly stored: IdempotencyKeyRow };
+/**
+ * Runs the steps of a creation and returns the response body.
+ *
+ * @param keyed - Request under whose key the response is stored; null for a request without a key, whose response is not stored.
+ * @throws ConflictError `E_CONFLICT` if another process has meanwhile answered a request with the same key and another body.
+ */
+async function runCreation(store: Store, creation: Creation, keyed: KeyedBody | null): Promise<unknown> {
+  let result: { readonly body: unknown; readonly isStored: boolean };
   try {
-    outcome = await transact(store, async (transaction) => {
+    result = await transact(store, async (transaction) => {
       // Another process may have answered the same request meanwhile.
-      const stored = answer === null ? undefined : await findAnswer(transaction, answer);
-      if (stored !== undefined) return { stored };
+      const stored = keyed === null ? undefined : await findAnswer(transaction, keyed);
+      if (keyed !== null && stored !== undefined) return { body: bodyOf(stored, keyed.digest), isStored: true };
       const body = await creation.commit(transaction);
-      if (answer !== null) await rememberAnswer(transaction, { ...answer, status: 200, body: JSON.stringify(body) });
-      return { body };
+      if (keyed !== null) await rememberAnswer(transaction, { ...keyed, status: 200, body: JSON.stringify(body) });
+      return { body, isStored: false };
     });
   } catch (error) {
-    // A creation that may have been committed needs its files. If it was not committed, the next start finds files without a row.
+    // With an unknown outcome the rows may exist, and then need the prepared files. If they do not, the next start quarantines the files.
     if (!(error instanceof UnknownOutcomeError)) await creation.undo?.();
     throw error;
   }
-  if ("stored" in outcome) {
-    await creation.undo?.();
-    return answerOf(outcome.stored, answer?.digest ?? "");
-  }
-  creation.afterwards?.();
-  return outcome.body;
+  if (result.isStored) await creation.undo?.();
+  else creation.afterwards?.();
+  return result.body;
 }

@@ -21,7 +21,7 @@ import {
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import { removeBlob, requireBlob } from "../artifacts/remove-blob.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
-import { create, type Creation } from "../http/idempotency.ts";
+import { createOnce, type Creation } from "../http/idempotency.ts";
 import { artifactUrl, type QualifiedName } from "../common/names.ts";
 import { deleteArtifact } from "../history/deletion.ts";
 import { getArtifact, pageOfArtifacts, type StoredArtifact, type SummarizedArtifact } from "../store/artifacts.ts";
@@ -95,7 +95,7 @@ export function artifactRoutes(context: RouteContext): Route[] {
         const { value, digest } = await readJson(c, "artifact", context.work.bodies);
         const { store } = context.of(c);
         const name = { entity: entityFor(store, value.entity, "entity"), project: value.project, name: value.name };
-        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(name, value)) });
+        return createOnce(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(name, value)) });
       },
     },
     {

@@ -17,7 +17,7 @@ import { prepareFineTuningJob } from "../fine-tuning/create-job.ts";
 import { jobTrace } from "./job-creation.ts";
 import { checkpointToWire, eventCursor, eventToWire, jobToWire } from "../fine-tuning/wire.ts";
 import { readJson, readQuery, type ServiceRequest } from "../http/body.ts";
-import { create } from "../http/idempotency.ts";
+import { createOnce } from "../http/idempotency.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { checkpointsOfJob } from "../store/aliases.ts";
 import { getFineTuningJob, pageOfFineTuningJobs, pageOfNewestEvents } from "../store/fine-tuning-jobs.ts";
@@ -83,7 +83,7 @@ export function fineTuningRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "fineTuning", context.work.bodies);
         const scoped = context.of(c);
-        return create(c, scoped.store, { digest, prepare: () => prepareFineTuningJob(scoped, value, jobTrace(c)) });
+        return createOnce(c, scoped.store, { digest, prepare: () => prepareFineTuningJob(scoped, value, jobTrace(c)) });
       },
     },
     {

@@ -25,7 +25,7 @@ import { prepareOrigin } from "../checkpoints/origin.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
 import { storedModel } from "../disk/stored-path.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
-import { create, type Creation } from "../http/idempotency.ts";
+import { createOnce, type Creation } from "../http/idempotency.ts";
 import { pathOf, type QualifiedName } from "../common/names.ts";
 import { liveJobs } from "../store/jobs.ts";
 import { findModel, getModel, pageOfModels } from "../store/models.ts";
@@ -97,7 +97,7 @@ export function modelRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "model", work.bodies);
         const scoped = context.of(c);
-        return create(c, scoped.store, { digest, prepare: () => prepareModel(scoped, value) });
+        return createOnce(c, scoped.store, { digest, prepare: () => prepareModel(scoped, value) });
       },
     },
     {

@@ -31,7 +31,7 @@ import {
   type RolloutTask,
 } from "../../base/schema/index.ts";
 import { readBytes, readJson, readQuery, type ServiceRequest } from "../http/body.ts";
-import { create } from "../http/idempotency.ts";
+import { createOnce } from "../http/idempotency.ts";
 import { webStream } from "../http/web-stream.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { deliverOutcome, openOutcome } from "../rollout-tasks/outcomes.ts";
@@ -86,7 +86,7 @@ function planRoutes(context: RouteContext): Route[] {
           };
           return { commit };
         };
-        return create(c, store, { digest, prepare });
+        return createOnce(c, store, { digest, prepare });
       },
     },
     {

@@ -20,7 +20,7 @@ import {
 } from "../../base/schema/index.ts";
 import { readBytes, readJson, readQuery, type ServiceRequest } from "../http/body.ts";
 import type { RouteContext, ServiceContext } from "./context.ts";
-import { create } from "../http/idempotency.ts";
+import { createOnce } from "../http/idempotency.ts";
 import { jobTrace, preparePreferences, prepareRl, prepareSft } from "./job-creation.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
@@ -83,7 +83,7 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
         const accept = (request: OpenRlRequest) => {
           const { digest } = request.head;
           const scoped = context.of(c);
-          return create(c, scoped.store, {
+          return createOnce(c, scoped.store, {
             digest,
             prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(scoped, request, jobTrace(c))),
           });
@@ -101,7 +101,10 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work.bodies);
         const scoped = context.of(c);
-        return create(c, scoped.store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(scoped, value, jobTrace(c))) });
+        return createOnce(c, scoped.store, {
+          digest,
+          prepare: () => space.requireSpace().then(() => prepareSft(scoped, value, jobTrace(c))),
+        });
       },
     },
     {
@@ -115,7 +118,7 @@ export function trainingJobRoutes(context: RouteContext): Route[] {
       handle: async (c) => {
         const { value, digest } = await readJson(c, "preference", context.work.bodies);
         const scoped = context.of(c);
-        return create(c, scoped.store, {
+        return createOnce(c, scoped.store, {
           digest,
           prepare: () => space.requireSpace().then(() => preparePreferences(scoped, value, jobTrace(c))),
         });
