@@ -2,19 +2,25 @@
 import { z } from "zod";
 import { jsonObject } from "./common.ts";
 
-/** Schema of a content block. Members other than `type` depend on the type. */
+/**
+ * Schema of a content block. The other members depend on `type`. The translation to a chat completion (`dialects/messages/blocks.ts`)
+ * checks that they are present, and that the `content` of a `tool_result`, if any, is a string or an array of `text` blocks.
+ */
 export const messagesBlock = z.looseObject({
-  /** Type of the block: `text`, `thinking`, `tool_use` or `tool_result`. */
+  /** Type of the block: `text`, `thinking`, `tool_use` or `tool_result`. Blocks of other types are rejected. */
   type: z.string(),
   /** Text of a `text` block. */
   text: z.string().optional(),
   /** Reasoning of a `thinking` block. */
   thinking: z.string().optional(),
-  /** Opaque text that belongs to `thinking`: a digest, or the omitted reasoning itself. Not checked. */
+  /**
+   * Opaque text that belongs to `thinking`: a digest of the reasoning, which is not checked; for omitted reasoning, the reasoning itself,
+   * which is restored when the block is sent back.
+   */
   signature: z.string().optional(),
   /** Identifier of a `tool_use` block. */
   id: z.string().optional(),
-  /** Called tool of a `tool_use` block. */
+  /** Name of the called tool of a `tool_use` block. */
   name: z.string().optional(),
   /** Arguments of a `tool_use` block. */
   input: jsonObject.optional(),
@@ -39,13 +45,16 @@ export type MessagesMessage = z.infer<typeof messagesMessage>;
 
 /** Schema of a tool of the Messages API. */
 export const messagesTool = z.looseObject({
-  /** Kind of tool: `custom`, for a function that the client runs. Hosted tools such as `web_search_20250305` are left out for the model. */
+  /**
+   * Kind of tool: absent or `custom` for a function that the client runs. Hosted tools, such as `web_search_20250305`, are not offered to
+   * the model. Other types are rejected.
+   */
   type: z.string().nullish(),
   /** Name by which the model calls the tool. */
   name: z.string().min(1),
   /** Description for the model. */
   description: z.string().nullish(),
-  /** JSON Schema of the arguments, an object. */
+  /** JSON Schema of the arguments, which are an object. */
   input_schema: jsonObject.nullish(),
 });
 /** Tool of the Messages API. @interface */
@@ -55,42 +64,45 @@ export type MessagesTool = z.infer<typeof messagesTool>;
 export const messagesRequest = z.looseObject({
   /** Model to sample, as in chat completions. */
   model: z.string().nullish(),
-  /** Max tokens of the answer. @default as many as the context has room for */
+  /** Max sampled tokens, reasoning included. @default the remaining context length */
   max_tokens: z.int().nullish(),
-  /** Conversation so far. A last message of the assistant is continued. */
+  /** Conversation so far. The model continues a last message of the assistant that has no `tool_use` block. */
   messages: z.array(messagesMessage).min(1),
   /** System prompt: text, or text blocks. */
   system: z.union([z.string(), z.array(messagesBlock)]).nullish(),
   /** Tools that the model may call. */
   tools: z.array(messagesTool).nullish(),
-  /** `auto`, `any`, `none`, or the tool to call. */
+  /** Whether the model may or must call a tool. */
   tool_choice: z
     .looseObject({
-      /** Kind of choice: `auto`, `any`, `tool` or `none`. */
+      /** `auto`: the model decides; `any`: it must call a tool; `tool`: it must call the tool `name`; `none`: it calls no tool. */
       type: z.literal(["auto", "any", "tool", "none"]),
       /** Name of the tool, with type `tool`. */
       name: z.string().optional(),
-      /** Whether the answer has at most one call. @default false */
+      /** Whether the answer may have at most one tool call. @default false */
       disable_parallel_tool_use: z.boolean().nullish(),
     })
     .nullish(),
-  /** Strings before which the answer ends. */
+  /** Strings that end the answer, which does not contain them. */
   stop_sequences: z.array(z.string()).nullish(),
-  /** Reasoning: `enabled`, `adaptive` or `disabled`, as the variable `enable_thinking` of the chat template. */
+  /** Reasoning of the model. Other members, such as `budget_tokens`, have no effect. */
   thinking: z
     .looseObject({
-      /** Kind of reasoning. */
+      /**
+       * Sets the variable `enable_thinking` of the chat template: to true for `enabled` and `adaptive`, to false for `disabled`. A value in
+       * `chat_template_kwargs` takes precedence.
+       */
       type: z.literal(["enabled", "adaptive", "disabled"]),
-      /** `omitted` returns thinking blocks without text, only with a signature. @default "summarized", which returns all reasoning */
+      /** `summarized`: thinking blocks have the whole reasoning; `omitted`: their text is empty. @default "summarized" */
       display: z.literal(["summarized", "omitted"]).nullish(),
     })
     .nullish(),
-  /** Form of the text and amount of reasoning. */
+  /** Format of the text and amount of reasoning. */
   output_config: z
     .looseObject({
-      /** Form of the text: `{"type": "json_schema", "schema": …}`. */
+      /** Format of the text: `{"type": "json_schema", "schema": …}`. */
       format: jsonObject.nullish(),
-      /** Amount of reasoning for the chat template: `low`, `medium` or `high`; `xhigh` and `max` count as `high`. */
+      /** Amount of reasoning, as `reasoning_effort` of chat completions; `xhigh` and `max` count as `high`. */
       effort: z.literal(["low", "medium", "high", "xhigh", "max"]).nullish(),
     })
     .nullish(),
@@ -102,11 +114,11 @@ export type MessagesRequest = z.infer<typeof messagesRequest>;
 
 /** Schema of {@link MessagesUsage}. */
 export const messagesUsage = z.looseObject({
-  /** Tokens of the prompt, without tokens read from the prefix cache. */
+  /** Prompt tokens that were not read from the prefix cache. */
   input_tokens: z.int(),
-  /** Sampled tokens. */
+  /** Sampled tokens, reasoning included. */
   output_tokens: z.int(),
-  /** Always 0: writing to the prefix cache is not counted. */
+  /** Always 0: prompt tokens written to the prefix cache are not counted. */
   cache_creation_input_tokens: z.int(),
   /** Prompt tokens read from the prefix cache; 0 unless the service reports cached tokens. */
   cache_read_input_tokens: z.int(),
@@ -120,15 +132,18 @@ export const messagesAnswer = z.looseObject({
   id: z.string(),
   /** Type of the object in the wire format. */
   type: z.literal("message"),
-  /** Author. */
+  /** Author of the message. */
   role: z.literal("assistant"),
   /** Resolved name of the sampled model with its step. */
   model: z.string(),
-  /** Reasoning, text and tool calls, in this order. */
+  /** Reasoning, text and tool calls, in this order. A tool call with truncated arguments is a text block with the arguments. */
   content: z.array(messagesBlock),
-  /** Reason for the end: `end_turn`, `max_tokens`, `stop_sequence`, `tool_use` or `repetition`; null while a stream runs. */
+  /**
+   * Reason for the end: `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, or `repetition` (extension) for an output that
+   * `repetition_detection` ended; null in the first event of a stream.
+   */
   stop_reason: z.string().nullable(),
-  /** String of `stop_sequences` that ended the answer. */
+  /** String of `stop_sequences` that ended the answer; null for another reason. */
   stop_sequence: z.string().nullable(),
   /** Token counts. */
   usage: messagesUsage,
@@ -141,7 +156,7 @@ export const messagesAnswer = z.looseObject({
   /** Extension: text of each sampled token, if the request sets `logprobs`. */
   tokens: z.array(z.string()).optional(),
 });
-/** Answer of `POST /v1/messages`; of a stream, the message in its first event, without content. @interface */
+/** Answer of `POST /v1/messages`. The first event of a stream has it without content. @interface */
 export type MessagesAnswer = z.infer<typeof messagesAnswer>;
 
 /** Schema of the answer of `POST /v1/messages/count_tokens`. */
@@ -158,24 +173,24 @@ export const messagesError = z.object({
   type: z.literal("error"),
   /** The error. */
   error: z.object({
-    /** Class of the error, such as `invalid_request_error`. */
+    /** Type of the error, such as `invalid_request_error`. */
     type: z.string(),
     /** Expected value, received value and remedy. The wording may change. */
     message: z.string(),
-    /** Extension: path of the offending field. */
+    /** Extension: path of the offending field, parameter or header; null for other errors. */
     param: z.string().nullable(),
     /** Extension: HTTP status. */
     code: z.int(),
     /** Extension: permanent code, such as `E_NOT_FOUND`. */
     error_code: z.string(),
-    /** Extension: generated text that violates its schema, with `E_OUTPUT`. */
+    /** Extension: generated text that violates its schema, of an error with the code `E_OUTPUT`. */
     failed_generation: z.string().optional(),
-    /** Details for Anthropic's client. */
+    /** Details of the rejection of the field `thread`, after which Anthropic's tool runner sends whole conversations; otherwise absent. */
     details: z
       .object({
-        /** Code of the rejection. */
+        /** Always `thread_unsupported_request`. */
         error_code: z.string(),
-        /** Rejected features. */
+        /** Rejected features: `thread`. */
         unsupported: z.array(z.string()),
       })
       .optional(),
