@@ -59,7 +59,7 @@ export class Verifier {
    * @param expected - Digest of the file.
    * @param subject - Name of the file for the error message, without its path.
    * @param remedy - Last sentence of the error message. @default "Restore it from a backup, or delete what needs it"
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing, unreadable or not a regular file in `root`, or if its digest differs.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing, unreadable or not a regular file in `root`, or has another digest.
    */
   async check({ root, storedPath }: StoredPath, expected: FileDigest, subject: string, remedy = DEFAULT_REMEDY): Promise<void> {
     const checkedFile = { path: join(root, storedPath), expected, subject, remedy };
