@@ -29,7 +29,7 @@ export function checkNativePackages(): Promise<Check[]> {
       await loadRuntime();
       return pass("engine", `onnxruntime loads on ${process.platform}-${process.arch}`);
     }),
-    guarded("database", "npm rebuild @photostructure/sqlite, or use Node 22.13 or newer", async () => {
+    guarded("database", "npm rebuild @photostructure/sqlite, or use Node 22.16 or newer", async () => {
       const { DatabaseSync } = await loadSqlite();
       new DatabaseSync(":memory:", { timeout: 0, readOnly: false }).close();
       return pass("database", "SQLite loads");

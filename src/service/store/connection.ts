@@ -57,15 +57,20 @@ interface SqliteModule {
   readonly DatabaseSync: new (path: string, options: { timeout: number; readOnly: boolean }) => SqliteConnection;
 }
 
-/** Loads SQLite: the module of Node, or a package for versions of Node without that module. */
+/** Loads SQLite: the module of Node, or a package for versions of Node without that module or without the columns of its statements. */
 export async function loadSqlite(): Promise<SqliteModule> {
-  // The name is computed so that bundlers and compilers for Node 20 do not try to resolve a missing module.
-  const name = isBuiltin("node:sqlite") ? "node:sqlite" : "@photostructure/sqlite";
+  // The names are computed so that bundlers and compilers for Node 20 do not try to resolve a missing module.
+  const [builtin, name] = ["node:sqlite", "@photostructure/sqlite"];
+  if (isBuiltin(builtin)) {
+    const module = (await import(builtin)) as SqliteModule & { readonly StatementSync: { readonly prototype: object } };
+    // Absent from Node 22.13 to 22.15.
+    if ("columns" in module.StatementSync.prototype) return module;
+  }
   try {
     return (await import(name)) as SqliteModule;
   } catch (cause) {
     throw new EngineMissingError(
-      `The database binding '${name}' cannot be loaded. Repair it with: npm rebuild @photostructure/sqlite, or use Node 22.13 or newer`,
+      `The database binding '${name}' cannot be loaded. Repair it with: npm rebuild @photostructure/sqlite, or use Node 22.16 or newer`,
       { cause },
     );
   }
