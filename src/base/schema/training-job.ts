@@ -96,8 +96,8 @@ export const jobEvent = z.object({
 /**
  * Event of a job. The type determines `data`:
  *
- * - `training_started`: `num_sequences`, the number of gradient steps. An RL job also has the findings of preflight as `warnings`, unless
- *   there are none; a fine-tuning job with a grader has `num_rows`; an SFT or preference job has counts of dropped examples and tokens
+ * - `training_started`: `num_sequences`, the number of gradient steps. If preflight of an RL job has findings, they are
+ *   in `warnings`; a fine-tuning job with a grader has `num_rows`; an SFT or preference job has counts of dropped examples and tokens
  *   (`num_dropped_…`). With validation data: `num_validation_trajectories` or `num_validation_pairs`;
  * - `gradient_step`: the metrics of the step, all numbers;
  * - `warning` (extension): `code`, `message`, `value` and `threshold`;

@@ -117,7 +117,7 @@ export class Verifier {
     if (pendingPiece !== null) yield pendingPiece;
   }
 
-  /** Returns the remembered digest of a file, or reads the file if there is none. */
+  /** Returns the remembered digest of a file. Without one, reads the file. */
   async #digestOf({ root, storedPath }: StoredPath): Promise<FileDigest> {
     return closing(await openRegularFile(join(root, storedPath), root), async (file) =>
       remember(this.#digests, await identityOf(file), () => digestOpenFile(file)),
