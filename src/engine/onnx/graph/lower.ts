@@ -135,7 +135,7 @@ function isMatrixProduct({ op, domain, inputs }: Node): boolean {
   return domain === "" && (op === "Gemm" || (op === "MatMul" && inputs.every(({ shape }) => shape.length === 2)));
 }
 
-/** Records a product of two matrices of which the right one is the transpose of what the node reads. */
+/** Records the product of a node. @param inputs - Inputs of the node, with the right matrix transposed. */
 function transposedProduct({ op, attributes, outputs }: Node, inputs: readonly Value[]): Value {
   const { transB } = attributes;
   const isTransposed = op === "Gemm" && transB !== undefined && "int" in transB && Number(transB.int) === 1;

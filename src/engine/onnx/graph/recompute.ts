@@ -2,9 +2,9 @@
 import { keptValues } from "./kept-values.ts";
 import type { Graph, Node, Value } from "./graph.ts";
 import { after } from "./ops/order.ts";
-import { first, getOrInsert, getOrThrow } from "../../../base/util/values.ts";
+import { first, getOrThrow } from "../../../base/util/values.ts";
 
-/** Operators whose result takes less time to compute than a product takes to read it. */
+/** Operators with a result that takes little time to compute from kept values. */
 const CHEAP: ReadonlySet<string> = new Set(["Concat", "SimplifiedLayerNormalization"]);
 /** Operators between a cheap one and the values that it is computed from. */
 const REARRANGING: ReadonlySet<string> = new Set(["Concat", "Identity", "Reshape", "Transpose"]);
@@ -28,11 +28,14 @@ export function recomputeCheap(graph: Graph, count: number): void {
   const replaced = new Set([...kept].filter(isCheap));
   const later = graph.nodes.splice(count);
   const copies = new Map<Value, Value>();
+  const available = new Set<Value>([...producers.keys(), ...graph.inputs]);
   for (const node of later) {
-    const trigger = node.inputs.find((input) => !producers.has(input) && isActivation(input) && !graph.inputs.includes(input));
     const inputs = node.inputs.map((input) => {
-      if (!replaced.has(input) || (trigger === undefined && !copies.has(input))) return input;
-      return getOrInsert(copies, input, () => computeAgain(input, trigger!, producers));
+      if (!replaced.has(input)) return input;
+      const trigger = node.inputs.find((each) => !available.has(each) && isActivation(each));
+      const copy = copies.get(input) ?? (trigger && computeAgain(input, trigger, producers));
+      if (copy !== undefined) copies.set(input, copy);
+      return copy ?? input;
     });
     graph.nodes.push({ ...node, inputs });
   }
@@ -43,7 +46,7 @@ function isActivation({ shape }: Value): boolean {
   return typeof shape[0] === "string";
 }
 
-/** Whether the activations that a node reads, through nodes that rearrange them, are kept. */
+/** Whether the activations that a node reads, through nodes that rearrange them, are kept and not replaced themselves. */
 function isFrom(node: Node, kept: ReadonlySet<Value>, producers: ReadonlyMap<Value, Node>): boolean {
   return node.inputs.filter(isActivation).every((input) => {
     if (kept.has(input) && !CHEAP.has(producers.get(input)?.op ?? "")) return true;
@@ -62,6 +65,5 @@ function computeAgain(value: Value, trigger: Value, producers: ReadonlyMap<Value
     return isRearranged ? computeAgain(input, trigger, producers) : after(input, [trigger]);
   });
   const { op, domain, attributes, outputs } = node;
-  const copy = value.graph.record({ op, domain, inputs, attributes, outputs: [first(outputs)] });
-  return first(copy);
+  return value.graph.recordOne({ op, domain, inputs, attributes, output: first(outputs) });
 }

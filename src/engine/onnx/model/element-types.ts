@@ -6,8 +6,6 @@ import { readFloat16 } from "../../../base/util/float16.ts";
 export interface TensorType {
   /** Bytes per element. */
   readonly width: number;
-  /** Whether elements are float32. */
-  readonly isFloat32: boolean;
   /** Returns the index of the first element that is NaN or infinite; −1 if all elements are finite. */
   readonly findNonFinite: (raw: Uint8Array) => number;
   /** Converts the elements to float32, without rounding. The result may be a view of them. */
@@ -16,9 +14,9 @@ export interface TensorType {
 
 /** Supported element types by their name in safetensors. */
 export const ELEMENT_TYPES: Readonly<Record<string, TensorType>> = {
-  F32: { width: 4, isFloat32: true, findNonFinite: (raw) => firstNonFinite(asFloat32(raw)), decode: asFloat32 },
-  F16: { width: 2, isFloat32: false, findNonFinite: (raw) => firstWithExponent(raw, 0x7c00), decode: fromFloat16 },
-  BF16: { width: 2, isFloat32: false, findNonFinite: (raw) => firstWithExponent(raw, 0x7f80), decode: fromBfloat16 },
+  F32: { width: 4, findNonFinite: (raw) => firstNonFinite(asFloat32(raw)), decode: asFloat32 },
+  F16: { width: 2, findNonFinite: (raw) => firstWithExponent(raw, 0x7c00), decode: fromFloat16 },
+  BF16: { width: 2, findNonFinite: (raw) => firstWithExponent(raw, 0x7f80), decode: fromBfloat16 },
 };
 
 function asFloat32({ buffer, byteOffset, byteLength }: Uint8Array): Float32Array {

@@ -174,7 +174,8 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       },
       async readInto(name, target, isChecked) {
         const { type, start } = locate(name);
-        if (!type.isFloat32) return forEachPiece(name, ({ raw, first }) => target.set(type.decode(raw), first));
+        if (type.width !== Float32Array.BYTES_PER_ELEMENT)
+          return forEachPiece(name, ({ raw, first }) => target.set(type.decode(raw), first));
         for (let position = 0; position < target.byteLength; position += DIRECT_BYTES) {
           const length = Math.min(DIRECT_BYTES, target.byteLength - position);
           const raw = new Uint8Array(target.buffer, target.byteOffset + position, length);

@@ -3,18 +3,20 @@ import type { ModelConfig } from "../model/config.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
 
 /**
- * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than settled rows run. A whole step would leave no margin for
- * other delays of a token.
+ * Max delay of running rows by prefill, in decode steps, while fewer prompts wait than settled rows run. A whole step would leave no
+ * margin for other delays of a token.
  */
 const BUDGET_STEPS = 0.5;
-/** Max delay of running rows while more prompts wait than settled rows run, in milliseconds, if that is more than {@link CROWDED_STEPS}. */
+/**
+ * Max delay of running rows while more prompts wait than settled rows run, in milliseconds, if that is more than {@link CROWDED_STEPS}.
+ */
 const MAX_CROWDED_MS = 40;
 /**
- * Max delay of running rows while more prompts wait than settled rows run, in decode steps. A step of few rows takes almost as long as a step of many
- * rows, so in a burst of requests the first rows would decode alone for as many steps.
+ * Max delay of running rows while more prompts wait than settled rows run, in decode steps. A step of few rows takes almost as long as a
+ * step of many rows, so in a burst of requests the first rows would decode alone for as many steps.
  */
 const CROWDED_STEPS = 16;
-/** Max delay of running rows for each waiting request per row, in decode steps, while more prompts wait than settled rows run. */
+/** Max delay of running rows for each waiting request per settled row, in decode steps, while more prompts wait than settled rows run. */
 const STEPS_PER_WAITING = 4;
 /** Max delay of running rows by the prompts of a client without rows, in decode steps. */
 const NEWCOMER_STEPS = 4;

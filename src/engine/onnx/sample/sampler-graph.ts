@@ -89,7 +89,7 @@ export function samplerGraph(
     delta &&
     ((linear, x) => {
       const weight = getOrThrow(shared.weights, linear.name);
-      // The runtime merges the sum into the product itself, but not if the matrix is stored transposed.
+      // The runtime merges the sum into a product, but not into one with a transposed matrix, which only switched graphs have.
       return dims.isSwitched ? matmul(x, weight, { plus: delta(linear, x) }) : add(matmul(x, weight), delta(linear, x));
     });
   const inputs: ModelInputs = { ...shared, project };

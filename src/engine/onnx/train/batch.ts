@@ -188,9 +188,9 @@ export function positionsNeeded({ contextLength }: ModelConfig): number {
 }
 
 /**
- * Returns the limits for log-probabilities of so few tokens that one thread computes them in less time than `threads` threads
- * {@link MIN_PRODUCT_ROWS} tokens: their batches are not padded to as many positions. The bits are those of a padded batch. Returns other
- * limits unchanged.
+ * Returns the limits for computing log-probabilities without gradients. A batch of few tokens is not padded to {@link MIN_PRODUCT_ROWS}
+ * positions and runs on one thread, if that takes less time than the padded batch on `threads` threads. The bits are the same. For more
+ * tokens, returns `limits` unchanged.
  */
 export function shortLimits(rows: readonly Row[], limits: BatchLimits, threads: number): BatchLimits {
   const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);
