@@ -1,5 +1,5 @@
 /** Decode graph: one more token for every running row. */
-import { add, concat, type Graph, matmul, softmax, split, type Value } from "../graph/index.ts";
+import { add, concat, type Graph, matmul, mul, softmax, split, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { joinHeads, splitHeads } from "../model/heads.ts";
 import { isWindowed } from "../model/layer-windows.ts";
@@ -80,5 +80,5 @@ export function attendToCache(
   const past = add(matmul(queries, cache.keys, { transposeB: true, scale }), cache.mask);
   const now = matmul(queries, keys, { transposeB: true, scale });
   const [pastWeights, ownWeight] = split(softmax(concat([past, now], 3, "width")), 3, ["capacity", 1]);
-  return { mixed: joinHeads(inputs, add(matmul(pastWeights, cache.values), matmul(ownWeight, values))), keys, values };
+  return { mixed: joinHeads(inputs, add(matmul(pastWeights, cache.values), mul(ownWeight, values))), keys, values };
 }

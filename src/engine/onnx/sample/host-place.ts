@@ -101,15 +101,15 @@ export interface HostPrecisions {
  */
 export function onHost(maxThreads: number, { rollouts = "float32", weights }: HostPrecisions = {}): SamplerPlace<HostTrained> {
   const forward = new Forward(hostGraphs(maxThreads, rollouts));
-  return { place: hostPlace(forward, maxThreads), weights: hostWeights((unused) => forward.forget(unused), weights) };
+  return { place: hostPlace(forward, maxThreads, rollouts), weights: hostWeights((unused) => forward.forget(unused), weights) };
 }
 
-function hostPlace(forward: Forward<HostPolicyWeights>, maxThreads: number): SamplingPlace {
+function hostPlace(forward: Forward<HostPolicyWeights>, maxThreads: number, precision: RolloutPrecision): SamplingPlace {
   return {
     batchRows(count, weights, hasAdapters) {
       const { config, matrices, fed } = weights as HostPolicyWeights;
       // A product of a single row with a constant in float32 or 8 bits has the same bits as a product of several rows.
-      const hasSingleRows = matrices !== null && [...fed.blocks.values()].every(({ bits }) => bits === 8);
+      const hasSingleRows = matrices !== null && (precision === "int8" || [...fed.blocks.values()].every(({ bits }) => bits === 8));
       if (!hasSingleRows) return productRows(Math.max(MIN_ROWS, count));
       return Math.max(hasAdapters ? MIN_ROWS : minDecodeRows(config, maxThreads), count);
     },

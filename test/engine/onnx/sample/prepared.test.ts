@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { createOnnxEngine } from "../../../../src/engine/index.ts";
-import { quantize } from "../../../../src/engine/onnx/sample/prepared.ts";
+import { dequantize } from "../../../../src/base/gguf/blocks.ts";
+import { inEightBits, quantize } from "../../../../src/engine/onnx/sample/prepared.ts";
 import type { Engine, PolicyVersion, Row } from "../../../../src/engine/port.ts";
 import { uniform } from "../../../../src/base/util/rng.ts";
 import { writeRandomWeights } from "../../../bench/random-weights.ts";
@@ -52,6 +53,31 @@ test("rounds a matrix [in, out] as its transpose", () => {
   expect(quantize(values, { shape: [inner, width], isTransposed: false })).toEqual(
     quantize(transposed, { shape: [width, inner], isTransposed: true }),
   );
+});
+
+test("a matrix in 4 bits with offsets becomes one in 8 bits without, each element within half a level", () => {
+  const [rows, blocksPerRow] = [150, 3];
+  const blocks = rows * blocksPerRow;
+  const matrix = {
+    bits: 4 as const,
+    q: Uint8Array.from(random(5n, blocks * 16), (x) => (x + 1) * 127),
+    scales: random(6n, blocks),
+    offsets: random(7n, blocks),
+    rows,
+    width: 70,
+    isTransposed: true,
+  };
+  matrix.scales.fill(0, 0, 2);
+  matrix.offsets[0] = 0;
+  const rounded = inEightBits(matrix);
+  expect(rounded).toMatchObject({ bits: 8, offsets: null, rows, width: 70, isTransposed: true });
+  expect([rounded.q.length, rounded.scales.length]).toEqual([blocks * 32, blocks]);
+  const [before, after] = [new Float32Array(blocks * 32), new Float32Array(blocks * 32)];
+  dequantize(matrix, 0, before);
+  dequantize(rounded, 0, after);
+  for (let i = 0; i < before.length; i++)
+    expect(Math.abs(after[i]! - before[i]!)).toBeLessThanOrEqual(rounded.scales[Math.floor(i / 32)]! * 0.501);
+  expect(inEightBits(rounded)).toBe(rounded);
 });
 
 test("samples a large model in int8 with an adapter, bit-identical in a batch and with any threads", async () => {
