@@ -102,7 +102,7 @@ const ACCURACY = { float32: 0, int8: 4 } as const;
 function productAlong(x: Value, matrix: BlockInput): Value {
   const [, width] = matrix.size;
   const product = matrix.isShared ? matmul(inHalves(x, matrix), floatCopy(matrix), { transposeB: true }) : quantizedProduct(x, matrix);
-  return matrix.offsets === null ? product : add(product, matmul(blockSums(x, width), matrix.offsets, { transposeB: true }));
+  return matrix.offsets === null ? product : matmul(blockSums(x, width), matrix.offsets, { transposeB: true, plus: product });
 }
 
 function quantizedProduct(x: Value, { bits, rows, size, q, scales }: BlockInput): Value {
@@ -127,7 +127,12 @@ function blockSums(x: Value, width: number): Value {
   const rows = first(x.shape);
   const blocks = Math.ceil(width / BLOCK_SIZE);
   const padded = padLast(x, blocks * BLOCK_SIZE, 0);
-  return reshape(reduceSum(reshape(padded, [rows, blocks, BLOCK_SIZE]), [2]), [rows, blocks]);
+  return x.graph.recordOne({
+    op: "ReduceSum",
+    inputs: [reshape(padded, [rows, blocks, BLOCK_SIZE]), x.graph.ints([2])],
+    attributes: { keepdims: { int: 0 } },
+    output: { shape: [rows, blocks] },
+  });
 }
 
 /** Computes `g·W`. */
