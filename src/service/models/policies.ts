@@ -143,7 +143,7 @@ export class Policies implements PolicyResolver {
     return this.#leases.isLeased(keyOf(checkpointId));
   }
 
-/** Leases a base model. */
+  /** Leases a base model. */
   async #leaseBase(id: string, { modelId }: Visibility, signal: AbortSignal | undefined): Promise<PolicyLease> {
     if (modelId !== null)
       throw new ForbiddenError(`The API key permits the model '${modelId}' alone, and no base model. Name that model in \`model\``, {
