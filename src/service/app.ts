@@ -113,7 +113,7 @@ function authentication(
     apiKey,
     service: servicePrincipal(apiKey),
     open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
-    keys: [sessionPermissions(routes, context.sessions), (_c, key) => context.keys.authenticate(key)],
+    keys: [sessionPermissions(routes, context.sessions.known), (_c, key) => context.keys.authenticate(key)],
     chargedFor: (key) => context.quotas.chargedFor(key),
     dashboardSession: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
   });

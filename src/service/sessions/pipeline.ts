@@ -35,7 +35,7 @@ import { TurnStream } from "./turn-stream.ts";
 export function sessionPipeline(inner: ChatPipeline, sessions: StoredSessions): ChatPipeline {
   const sessionOf = async ({ sessionKey }: Principal): Promise<SessionRow | undefined> => {
     if (sessionKey === null) return undefined;
-    const row = await sessions.ofKey(sessionKey);
+    const row = await sessions.known.rowOfKey(sessionKey);
     if (row === undefined) throw new ForbiddenError("The session of this key has expired or was deleted. Create another session");
     return row;
   };
