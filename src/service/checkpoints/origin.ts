@@ -39,6 +39,15 @@ export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kin
   readonly discard: () => Promise<void>;
 }
 
+/** Files of step 0. */
+type OriginFiles = Pick<Origin, "state_dir" | "digests" | "discard">;
+
+/** Step 0 without files. */
+const NO_FILES: OriginFiles = { state_dir: null, digests: null, discard: () => Promise.resolve() };
+
+/** Metrics of a step 0 that no job has made, as JSON. */
+const NO_METRICS = "{}";
+
 /** Parts of the service needed by {@link prepareOrigin}. */
 export interface OriginContext {
   readonly store: Store;
@@ -80,14 +89,12 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
       });
     }
     return {
-      state_dir: null,
+      ...NO_FILES,
       optimizer_kind: null,
       seed: model.seed,
-      metrics: "{}",
+      metrics: NO_METRICS,
       lora: request.lora ?? null,
       lineage: lineageOf(request, null),
-      digests: null,
-      discard: () => Promise.resolve(),
     };
   }
   // Addresses of artifacts end with a version, names of checkpoints with a step.
@@ -96,7 +103,7 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
 
 /** Prepares step 0 as a copy of the checkpoint that `from` names. Its files are hard links where the file system allows. */
 async function forkCheckpoint(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, bases, uses, files } = context;
+  const { store, bases } = context;
   const { request } = model;
   const { model: source, checkpoint } = await findCheckpoint(store, from, { bases: bases.ids, param: "from" });
   if (source.base_model !== request.base_model) {
@@ -108,24 +115,46 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   requireSameAdapter(request, lora, from);
   const keepsOptimizer = request.keep_optimizer === true;
   if (keepsOptimizer) requireOptimizer(source, checkpoint);
-  const lineage = lineageOf(request, stepName(source, checkpoint.step));
-  const columns = { metrics: checkpoint.metrics, optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null, lora, lineage };
+  const columns = {
+    metrics: checkpoint.metrics,
+    optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null,
+    lora,
+    lineage: lineageOf(request, stepName(source, checkpoint.step)),
+  };
   // A checkpoint without files is the base model, or a newly initialized adapter, which its seed recreates.
-  if (checkpoint.state_dir === null)
-    return { ...columns, seed: source.seed, state_dir: null, digests: null, discard: () => Promise.resolve() };
-  const release = uses.hold(checkpoint.id);
-  // Retention skips held checkpoints, but a deletion by a user, the end of a job and an unpin do not. They change the row before the files,
-  // so the row is checked again.
+  if (checkpoint.state_dir === null) return { ...columns, seed: source.seed, ...NO_FILES };
+  return { ...columns, seed: model.seed, ...(await copyCheckpoint(context, model, { source, checkpoint, keepsOptimizer })) };
+}
+
+/** Checkpoint to copy, with its model. */
+interface CopiedCheckpoint {
+  readonly source: ModelRow;
+  readonly checkpoint: CheckpointRow;
+  /** Whether the optimizer state is copied, too. */
+  readonly keepsOptimizer: boolean;
+}
+
+/**
+ * Copies the files of a checkpoint to step 0 of a new model.
+ *
+ * Retention skips held checkpoints, but a deletion by a user, the end of a job and an unpin do not. They change the row before the files, so
+ * the row is checked again after the files were read.
+ */
+async function copyCheckpoint(
+  context: OriginContext,
+  model: NewModel,
+  { source, checkpoint, keepsOptimizer }: CopiedCheckpoint,
+): Promise<OriginFiles> {
+  const { store, bases, uses, files } = context;
   const requireUnchanged = async () => {
-    const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, {
-      bases: bases.ids,
-      param: "from",
-    });
+    const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, { bases: bases.ids, param: "from" });
     if (keepsOptimizer) requireOptimizer(source, found.checkpoint);
   };
+  const release = uses.hold(checkpoint.id);
   try {
+    // The row may have changed before the hold.
     await requireUnchanged();
-    const { path, digests, discard } = await makeState(context, model, async (temporary) => {
+    return await makeState(context, model, async (temporary) => {
       const copy = async (sourcePath: string) => {
         for (const name of await readdir(sourcePath)) {
           if (name !== OPTIMIZER_FILE || keepsOptimizer) await linkOrCopy(join(sourcePath, name), join(temporary, name));
@@ -139,7 +168,6 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
         await requireUnchanged();
       }
     });
-    return { ...columns, seed: model.seed, state_dir: relative(directory.root, path), digests, discard };
   } finally {
     release();
   }
@@ -187,7 +215,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
         state_dir: relative(directory.root, path),
         optimizer_kind: null,
         seed,
-        metrics: "{}",
+        metrics: NO_METRICS,
         lora,
         lineage: lineageOf(request, artifactUrl(artifact)),
         discard,
@@ -262,12 +290,9 @@ async function removeModelFiles({ storage }: OriginContext, modelId: string): Pr
 }
 
 /** Creates the directory of step 0, which `fill` writes under a temporary name: it is either complete or absent. */
-async function makeState(
-  context: OriginContext,
-  { id }: NewModel,
-  fill: (temporary: string) => Promise<void>,
-): Promise<{ readonly path: string; readonly digests: Digests; readonly discard: () => Promise<void> }> {
+async function makeState(context: OriginContext, { id }: NewModel, fill: (temporary: string) => Promise<void>): Promise<OriginFiles> {
   const path = statePath(context, id);
+  const stateDir = relative(context.directory.root, path);
   const temporary = temporaryName(path);
   const discard = () => removeModelFiles(context, id);
   try {
@@ -275,10 +300,10 @@ async function makeState(
     await syncDirectory(context.directory.checkpoints);
     await fill(temporary);
     await makePrivate(temporary);
-    const digests = await digestDirectory(temporary, relative(context.directory.root, path));
+    const digests = await digestDirectory(temporary, stateDir);
     await renameDurably(temporary, path);
     await context.storage.keep(digests);
-    return { path, digests, discard };
+    return { state_dir: stateDir, digests, discard };
   } catch (error) {
     await discard();
     throw error;
