@@ -58,7 +58,7 @@ export interface OriginContext {
   /** Ids of checkpoints with open files, which retention does not delete. */
   readonly uses: Holds<string>;
   readonly blobs: BlobStore;
-  readonly files: StoredFiles;
+  readonly files: Pick<StoredFiles, "useCheckpoint" | "useBlobs">;
   readonly logger: ServiceLogger;
 }
 

@@ -172,7 +172,7 @@ function requireFilename({ filename }: FormPart): string {
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for contents that differ from the upload.
  */
 export async function openFile(
-  { store, files }: { readonly store: Store; readonly files: StoredFiles },
+  { store, files }: { readonly store: Store; readonly files: Pick<StoredFiles, "openBlob"> },
   id: string,
 ): Promise<{ readonly row: FileRow; readonly content: Readable }> {
   const row = await getFile(store, id, "file_id");

@@ -82,7 +82,7 @@ export async function writeTokenReport({ directory, storage }: ReportContext, jo
  * @throws NotFoundError `E_NOT_FOUND` if the job has no report.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
-export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<Buffer> {
+export async function readTokenReport(directory: DataDirectory, files: Pick<StoredFiles, "useJobFile">, job: JobRow): Promise<Buffer> {
   const subject = `The token report of training job '${job.id}'`;
   try {
     return await files.useJobFile(job, storedReport(job.id), subject, () =>
