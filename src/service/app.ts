@@ -4,7 +4,6 @@
  */
 import { Hono, type MiddlewareHandler } from "hono";
 import type { Dashboard } from "../lab/dashboard/index.ts";
-import { matchedRoutes } from "hono/route";
 import { ForbiddenError, NotFoundError } from "../base/errors.ts";
 import { auditRequests } from "./audit.ts";
 import { requireKey } from "./http/auth.ts";
@@ -28,7 +27,7 @@ import type { ServiceMetrics } from "./observability/metrics.ts";
 import type { RequestRecord } from "./observability/observer.ts";
 import { errorResponse, toErrorResponse } from "./http/errors.ts";
 import { requestIdOf } from "./http/request-id.ts";
-import { register, type Route } from "./openapi/route.ts";
+import { matchedPattern, register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
 import { auditLogRoutes } from "./routes/audit-log.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
@@ -173,8 +172,7 @@ function reportRequests(report: (record: RequestRecord) => void): MiddlewareHand
       id: requestIdOf(c.env.incoming),
       method: c.req.method,
       path: new URL(c.req.url).pathname,
-      // Middleware is registered for all methods.
-      route: matchedRoutes(c).findLast(({ method }) => method !== "ALL")?.path ?? "unmatched",
+      route: matchedPattern(c) ?? "unmatched",
       entity: callerOf(c).entity,
       status: c.res.status,
       durationMs: performance.now() - startedMs,

@@ -119,7 +119,7 @@ export class ChatService implements ChatPipeline {
     const request = this.#read(call, call.maxOutputTokens);
     checkRequestCounts(request, this.#limits);
     const resources = this.#running.enter(call.signal, request.n, call.scope.entity);
-    const observer = resources.unlessFails(() => observeChat(this.#dependencies.observer, call.charged, startedChat(call, request)));
+    const observer = resources.releaseIfFails(() => observeChat(this.#dependencies.observer, call.charged, startedChat(call, request)));
     let isStreaming = false;
     try {
       const run = await this.#prepare(call, request, { resources, observer });

@@ -8,6 +8,7 @@ import { rateLimitHeaders } from "../quotas/headers.ts";
 import type { Quotas } from "../quotas/quotas.ts";
 import type { Principal } from "./principal.ts";
 
+/** Returns the SHA-256 of a text. */
 function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
@@ -22,8 +23,14 @@ export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   return typeof key === "string" ? key : undefined;
 }
 
-/** Result of checking a credential: the principal, or the status and the reason of a rejection. */
-export type Authentication = Principal | { readonly status: 401 | 403; readonly reason: string };
+/** Status and reason of a rejected request. */
+interface Rejection {
+  readonly status: 401 | 403;
+  readonly reason: string;
+}
+
+/** Result of checking a credential: the principal, or a rejection. */
+export type Authentication = Principal | Rejection;
 
 /** Credentials that {@link requireKey} accepts. */
 export interface Credentials {
@@ -80,18 +87,19 @@ export function requireKey(credentials: Credentials): MiddlewareHandler<ServiceE
       return next();
     }
     const result = await authenticate(c);
-    if (!("status" in result)) {
-      c.set("principal", result);
-      const { id: key, visibility, limits } = result;
-      if (limits === null) return next();
-      const charged = await chargedFor({ key, entity: visibility.entity, limits });
-      c.set("charged", charged);
-      await next();
-      for (const [name, value] of Object.entries(rateLimitHeaders(charged.accounts))) c.header(name, value);
-      return;
-    }
-    const { status, reason: message } = result;
-    if (status === 403) return errorResponse(403, { message, code: "E_FORBIDDEN" });
-    return errorResponse(401, { message, code: "E_UNAUTHORIZED", headers: { "WWW-Authenticate": "Bearer" } });
+    if ("status" in result) return rejection(result);
+    c.set("principal", result);
+    const { id: key, visibility, limits } = result;
+    if (limits === null) return next();
+    const charged = await chargedFor({ key, entity: visibility.entity, limits });
+    c.set("charged", charged);
+    await next();
+    for (const [name, value] of Object.entries(rateLimitHeaders(charged.accounts))) c.header(name, value);
   };
+}
+
+/** Returns the response to a rejected request. */
+function rejection({ status, reason: message }: Rejection): Response {
+  if (status === 403) return errorResponse(403, { message, code: "E_FORBIDDEN" });
+  return errorResponse(401, { message, code: "E_UNAUTHORIZED", headers: { "WWW-Authenticate": "Bearer" } });
 }
