@@ -23,7 +23,7 @@ import { makePrivate } from "../disk/private-files.ts";
 import { modelDirectory, storedModel } from "../disk/stored-path.ts";
 import { digestDirectory, type Digests } from "../disk/digests.ts";
 import type { ArtifactFileRow, CheckpointRow, ModelRow, Store } from "../store/tables.ts";
-import { OPTIMIZER_FILE, type Engine } from "../../engine/port.ts";
+import { OPTIMIZER_FILE, type Engine, type ModelHandle } from "../../engine/port.ts";
 import { readAdapterConfig } from "../../engine/onnx/model/adapter-config.ts";
 import { ADAPTER_CONFIG_FILE, ADAPTER_FILE } from "../../engine/onnx/model/peft.ts";
 
@@ -184,8 +184,8 @@ function requireOptimizer(source: ModelRow, { step, optimizer_kind: kind }: Chec
 
 /** Prepares step 0 from the adapter in the artifact version that `from` names. */
 async function importAdapter(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, storage, engine, files } = context;
-  const { request, id, seed } = model;
+  const { store, directory, engine } = context;
+  const { request, seed } = model;
   if (request.keep_optimizer === true) {
     throw new ArgumentError("An artifact has no optimizer state: leave `keep_optimizer` out", { param: "keep_optimizer" });
   }
@@ -193,41 +193,46 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   const staging = join(directory.temporary, randomUUID());
   await mkdir(staging, { mode: 0o700 });
   try {
-    const rows = [ADAPTER_CONFIG_FILE, ADAPTER_FILE].map((name) => adapterFile(artifact, name));
-    await files.useBlobs(artifact, rows, async (paths) => {
-      for (const { path, sha256 } of rows) await linkOrCopy(paths[sha256] ?? "", join(staging, path));
-    });
+    await stageAdapter(context, artifact, staging);
     const lora = await readAdapterConfig(join(staging, ADAPTER_CONFIG_FILE), `${from}: ${ADAPTER_CONFIG_FILE}`, "from");
     requireSameAdapter(request, lora, from);
     const handle = await engine
       .createModel({ base: request.base_model, lora, from: staging, seed })
       .catch((cause: unknown) => Promise.reject(attributeToFrom(from, cause)));
-    const path = statePath(context, id);
-    const discard = () => removeModelFiles(context, id);
     try {
-      await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-      await syncDirectory(directory.checkpoints);
-      const saved = await saveDurably(context, handle, path);
-      // A state without an optimizer file stands for zero moments.
-      await storage.remove(`${storedModel(id)}/0/${OPTIMIZER_FILE}`);
-      return {
-        digests: saved,
-        state_dir: relative(directory.root, path),
-        optimizer_kind: null,
-        seed,
-        metrics: NO_METRICS,
-        lora,
-        lineage: lineageOf(request, artifactUrl(artifact)),
-        discard,
-      };
-    } catch (error) {
-      await discard();
-      throw error;
+      const files = await saveFirstState(context, model, handle);
+      return { ...files, optimizer_kind: null, seed, metrics: NO_METRICS, lora, lineage: lineageOf(request, artifactUrl(artifact)) };
     } finally {
       await engine.unload(handle);
     }
   } finally {
     await remove(staging);
+  }
+}
+
+/** Fills a directory with the files of an artifact's adapter. */
+async function stageAdapter({ files }: OriginContext, artifact: StoredArtifact, staging: string): Promise<void> {
+  const rows = [ADAPTER_CONFIG_FILE, ADAPTER_FILE].map((name) => adapterFile(artifact, name));
+  await files.useBlobs(artifact, rows, async (paths) => {
+    for (const { path, sha256 } of rows) await linkOrCopy(paths[sha256] ?? "", join(staging, path));
+  });
+}
+
+/** Saves the state of a model in the engine as step 0. */
+async function saveFirstState(context: OriginContext, { id }: NewModel, handle: ModelHandle): Promise<OriginFiles> {
+  const { directory, storage } = context;
+  const path = statePath(context, id);
+  const discard = () => removeModelFiles(context, id);
+  try {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await syncDirectory(directory.checkpoints);
+    const digests = await saveDurably(context, handle, path);
+    // A state without an optimizer file stands for zero moments.
+    await storage.remove(`${storedModel(id)}/0/${OPTIMIZER_FILE}`);
+    return { state_dir: relative(directory.root, path), digests, discard };
+  } catch (error) {
+    await discard();
+    throw error;
   }
 }
 

@@ -79,7 +79,7 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
   const entity = entityFor(store, null, "file");
   /** Texts of the fields by name. */
   const texts = new Map<string, string>();
-  let upload: { readonly filename: string; readonly blob: WrittenBlob } | null = null;
+  let upload: UploadedFile | null = null;
   try {
     for await (const part of readForm(body, boundary)) {
       if (part.name !== "file") addField(texts, part.name, await readFieldText(part));
@@ -90,11 +90,7 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
       }
     }
     const { expires_after: expiry } = fieldsOf(texts);
-    if (upload === null || upload.blob.sizeBytes === 0)
-      throw new ArgumentError(`Expected a form with a \`file\` that has contents, got ${upload === null ? "none" : "an empty file"}`, {
-        param: "file",
-      });
-    const { filename, blob } = upload;
+    const { filename, blob } = requireContents(upload);
     const { sha256, sizeBytes } = blob;
     const file = {
       entity,
@@ -114,6 +110,20 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
     // Keeps the blob if the file was inserted.
     if (upload !== null) await removeBlob(context, upload.blob.sha256);
   }
+}
+
+/** File of a form whose contents are written. */
+interface UploadedFile {
+  readonly filename: string;
+  readonly blob: WrittenBlob;
+}
+
+/** Returns the file of a form. @throws ArgumentError `E_ARGUMENT` without one, and for an empty one */
+function requireContents(upload: UploadedFile | null): UploadedFile {
+  if (upload !== null && upload.blob.sizeBytes > 0) return upload;
+  throw new ArgumentError(`Expected a form with a \`file\` that has contents, got ${upload === null ? "none" : "an empty file"}`, {
+    param: "file",
+  });
 }
 
 /** Adds a field of the form. Its name and the purpose are checked as soon as they have arrived, before a long file is read. */
