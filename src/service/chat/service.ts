@@ -230,9 +230,7 @@ export class ChatService implements ChatPipeline {
     });
     const parsesReasoning = !isRaw && this.#limits.reasoningParser !== "none";
     const shouldParseReasoning = parsesReasoning && !hasEndedReasoning(fullPrompt.text, terminatorsOf(tokenizer));
-    const cacheSalt = cacheSaltOf(request.cacheSalt, call.principal);
-    // The salt differs from the requested one for an entity that must not share the cache of prompts with others.
-    if (cacheSalt !== request.cacheSalt) requireCacheSalts(engine);
+    const cacheSalt = this.#cacheSaltOf(request, call.principal);
     const constraint = await constraintOf(request, {
       grammars: this.#outputGrammars,
       canConstrain: engine.capabilities().constraints === true,
@@ -287,6 +285,15 @@ export class ChatService implements ChatPipeline {
     };
   }
 
+  /** Returns the salt that separates the prefix cache of an entity from that of others; null for a shared cache. */
+  #cacheSaltOf({ cacheSalt: requested }: ChatRequest, principal: Principal): string | null {
+    const salt = cacheSaltOf(requested, principal);
+    // The engine must support a salt that the client has not requested, because it keeps the prompts of entities apart.
+    if (salt !== requested) requireCacheSalts(this.#dependencies.engine);
+    return salt;
+  }
+
+  /** Returns the sampling defaults of a base model. */
   #generationDefaults({ id, directory }: BaseModelInfo): Promise<GenerationDefaults> {
     return loadingBase(id, () => remember(this.#defaults, directory, () => readGenerationDefaults(directory)));
   }
