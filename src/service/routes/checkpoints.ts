@@ -41,6 +41,7 @@ const PATH = "/v1/preview/models/{model_id}/checkpoints";
 const tag = "Checkpoints";
 const extension = { tag, isExtension: true } as const;
 
+/** Converts a checkpoint to its form in answers. */
 function toWire(row: CheckpointRow): Checkpoint {
   return {
     id: row.id,
