@@ -1,7 +1,9 @@
-/** HTTP application of the service: middleware, routes and error format. */
+/**
+ * HTTP application of the service. `createApp` registers the middleware in the order in which it handles a request, then the routes, then the
+ * answers to errors and to requests without a route.
+ */
 import { Hono, type MiddlewareHandler } from "hono";
 import type { Dashboard } from "../lab/dashboard/index.ts";
-import { matchedRoutes } from "hono/route";
 import { ForbiddenError, NotFoundError } from "../base/errors.ts";
 import { auditRequests } from "./audit.ts";
 import { requireKey } from "./http/auth.ts";
@@ -25,7 +27,7 @@ import type { ServiceMetrics } from "./observability/metrics.ts";
 import type { RequestRecord } from "./observability/observer.ts";
 import { errorResponse, toErrorResponse } from "./http/errors.ts";
 import { requestIdOf } from "./http/request-id.ts";
-import { register, type Route } from "./openapi/route.ts";
+import { matchedPattern, register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
 import { auditLogRoutes } from "./routes/audit-log.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
@@ -67,41 +69,74 @@ export function createApp(
   { apiKey, dashboard, chatLimits, signal, slices, metrics, auditLog }: AppOptions,
 ): Hono<ServiceEnvironment> {
   const app = new Hono<ServiceEnvironment>();
+  const pipelines = createPipelines(context, { chatLimits, signal, slices });
+  // The job queue is created before the app, and waits for this value before it runs a job that samples.
+  context.jobChat.provide(jobChat({ ...pipelines, translator: context.work.translator }));
+  const routes = createRoutes(context, { chat: pipelines.pipeline, slices, metrics, auditLog });
   const { requestAnswered } = context.observer;
   if (requestAnswered !== undefined) app.use(reportRequests(requestAnswered));
   app.use(cancelUnread);
   app.use(messagesErrors);
-  // Describes the route without running it, so it needs no key. There are no CORS headers: a page of another origin gets no access.
+  answerOptions(app);
+  app.use("/", redirectBrowsers);
+  app.use(authentication(context, routes, { apiKey, dashboard }));
+  app.use("/ui/*", administratorsOnly);
+  if (auditLog) app.use(auditRequests(context, routes));
+  useBodyLimits(app, context.limits);
+  register(app, routes);
+  app.route("/", dashboard.app);
+  answerFailures(app, context.logger);
+  return app;
+}
+
+/**
+ * Answers OPTIONS with the methods of the path. Needs no key, because it describes the route without running it. There are no CORS headers: a
+ * page of another origin gets no access.
+ */
+function answerOptions(app: Hono<ServiceEnvironment>): void {
   app.options("*", (c) => {
     const allowed = allowedMethods(app, c.req.path);
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
-  app.use("/", redirectBrowsers);
-  const pipelines = createPipelines(context, { chatLimits, signal, slices });
-  context.jobChat.provide(jobChat({ ...pipelines, translator: context.work.translator }));
-  const routes = createRoutes(context, { chat: pipelines.pipeline, slices, metrics, auditLog });
+}
+
+/** Creates the middleware that finds the principal of each request by its key. */
+function authentication(
+  context: ServiceContext,
+  routes: readonly Route[],
+  { apiKey, dashboard }: Pick<AppOptions, "apiKey" | "dashboard">,
+): MiddlewareHandler<ServiceEnvironment> {
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ access }) => access === "public").map(({ path }) => path));
-  app.use(
-    requireKey({
-      apiKey,
-      service: servicePrincipal(apiKey),
-      open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
-      keys: [sessionPermissions(routes, context.sessions), (_c, key) => context.keys.authenticate(key)],
-      chargedFor: (key) => context.quotas.chargedFor(key),
-      dashboardSession: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
-    }),
-  );
-  app.use("/ui/*", administratorsOnly);
-  if (auditLog) app.use(auditRequests(context, routes));
-  const { logger } = context;
-  const { maxBodyBytes, maxBodiesBytes } = context.limits;
+  return requireKey({
+    apiKey,
+    service: servicePrincipal(apiKey),
+    open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
+    keys: [sessionPermissions(routes, context.sessions.known), (_c, key) => context.keys.authenticate(key)],
+    chargedFor: (key) => context.quotas.chargedFor(key),
+    dashboardSession: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
+  });
+}
+
+/** Limits each body, and the bytes of all bodies in memory. Uploads are excepted: they are streamed to disk. */
+function useBodyLimits(app: Hono<ServiceEnvironment>, { maxBodyBytes, maxBodiesBytes }: ServiceContext["limits"]): void {
   const maxBytes = (path: string) => maxBytesOf(path, maxBodyBytes);
-  for (const middleware of [limitBody(maxBytes), budgetBodies(new BodyBudget(maxBodiesBytes), maxBytes)]) {
-    app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : middleware(c, next)));
-  }
-  register(app, routes);
-  app.route("/", dashboard.app);
+  app.use(exceptUploads(limitBody(maxBytes)));
+  app.use(exceptUploads(budgetBodies(new BodyBudget(maxBodiesBytes), maxBytes)));
+}
+
+/** Returns a middleware that is skipped for uploads of files. */
+function exceptUploads(middleware: MiddlewareHandler<ServiceEnvironment>): MiddlewareHandler<ServiceEnvironment> {
+  return (c, next) => (isUpload(c.req.method, c.req.path) ? next() : middleware(c, next));
+}
+
+/** Whether the request uploads a file. Uploads have their own, much larger limit, enforced while the file is written. */
+function isUpload(method: string, path: string): boolean {
+  return (method === "PUT" && path.startsWith("/v1/preview/artifacts/")) || (method === "POST" && path === "/v1/files");
+}
+
+/** Answers errors of routes, unknown paths (404), and methods that a path does not support (405). */
+function answerFailures(app: Hono<ServiceEnvironment>, logger: ServiceContext["logger"]): void {
   app.onError((error, c) => toErrorResponse(error, { path: c.req.path, request: requestIdOf(c.env.incoming), logger }));
   app.notFound((c) => {
     const { method, path } = c.req;
@@ -111,7 +146,6 @@ export function createApp(
     const message = `${path} does not take ${method}; it takes ${allowed.join(", ")}`;
     return errorResponse(405, { message, code: "E_METHOD", headers: { Allow: allowed.join(", ") } });
   });
-  return app;
 }
 
 /** Methods of routes. */
@@ -119,8 +153,13 @@ const METHODS = ["GET", "POST", "PUT", "DELETE"] as const;
 
 /** Returns the methods of a path, as in the header `Allow`; empty for an unknown path. */
 function allowedMethods({ router }: Hono<ServiceEnvironment>, path: string): string[] {
-  const methods = METHODS.filter((method) => router.match(method, path)[0].some(([[, route]]) => route.method === method));
+  const methods = METHODS.filter((method) => {
+    // Each match is a handler with its route. The route of a middleware has the method ALL.
+    const [matches] = router.match(method, path);
+    return matches.some(([[, route]]) => route.method === method);
+  });
   if (methods.length === 0) return [];
+  // Every GET route also answers HEAD.
   return [...methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])), "OPTIONS"];
 }
 
@@ -133,8 +172,7 @@ function reportRequests(report: (record: RequestRecord) => void): MiddlewareHand
       id: requestIdOf(c.env.incoming),
       method: c.req.method,
       path: new URL(c.req.url).pathname,
-      // Middleware is registered for all methods.
-      route: matchedRoutes(c).findLast(({ method }) => method !== "ALL")?.path ?? "unmatched",
+      route: matchedPattern(c) ?? "unmatched",
       entity: callerOf(c).entity,
       status: c.res.status,
       durationMs: performance.now() - startedMs,
@@ -147,11 +185,6 @@ const cancelUnread: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
   await next();
   if (c.req.method === "HEAD") await c.res.body?.cancel();
 };
-
-/** Whether the request uploads a file. Uploads have their own, much larger limit, enforced while the file is written. */
-function isUpload(method: string, path: string): boolean {
-  return (method === "PUT" && path.startsWith("/v1/preview/artifacts/")) || (method === "POST" && path === "/v1/files");
-}
 
 /** Pipelines of chat completions. */
 interface Pipelines {

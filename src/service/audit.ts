@@ -1,12 +1,11 @@
 /** Audit log: records of the requests that create, train, change, download or delete something. */
 import type { MiddlewareHandler } from "hono";
-import { matchedRoutes } from "hono/route";
 import { logFailure, type ServiceLogger } from "./common/logger.ts";
 import type { DiskSpace } from "./disk/space.ts";
 import type { ServiceEnvironment, ServiceRequest } from "./http/body.ts";
 import { callerOf } from "./http/caller.ts";
 import { requestIdOf } from "./http/request-id.ts";
-import { patternOf, type RouteSpec } from "./openapi/route.ts";
+import { matchedPattern, patternOf, type RouteSpec } from "./openapi/route.ts";
 import { beginRecord, endRecord } from "./store/audit-log.ts";
 import type { Store } from "./store/tables.ts";
 
@@ -49,11 +48,10 @@ async function idInAnswer({ res }: ServiceRequest): Promise<string | null> {
  * sent, so that no action is without a record, also if the service is killed.
  */
 export function auditRequests({ store, space, logger }: AuditContext, routes: readonly RouteSpec[]): MiddlewareHandler<ServiceEnvironment> {
+  /** Recorded routes by method and pattern. */
   const audited = new Map(routes.filter(isAudited).map((route) => [`${route.method} ${patternOf(route)}`, route]));
   return async function auditRequestsMiddleware(c, next) {
-    // Middleware is registered for all methods.
-    const matched = matchedRoutes(c).findLast(({ method }) => method !== "ALL");
-    const route = matched === undefined ? undefined : audited.get(`${c.req.method} ${matched.path}`);
+    const route = audited.get(`${c.req.method} ${matchedPattern(c) ?? ""}`);
     if (route === undefined) return next();
     const { entity, keyId } = callerOf(c);
     const object = objectInPath(c, route);

@@ -25,7 +25,7 @@ import { SHIPPED_BASE } from "./models/shipped-base.ts";
 import { createRolloutTasks } from "./rollout-tasks/rollout-tasks.ts";
 import type { Store } from "./store/tables.ts";
 import type { Storage } from "./storage/storage.ts";
-import { createStoredFiles } from "./stored-files/stored-files.ts";
+import { StoredFiles } from "./stored-files/stored-files.ts";
 import { createWork } from "./create-work.ts";
 
 /** Creates the parts of a service that routes and jobs share. @throws ConfigError `E_CONFIG` for an engine without base models. */
@@ -48,7 +48,7 @@ export function createContext(parts: {
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
-  const files = createStoredFiles({ store, directory, storage, logger });
+  const files = new StoredFiles({ store, directory, storage, logger });
   const work = createWork();
   const { tokenizers } = work;
   const bases = new BaseModels({ engine, hub, tokenizers, sources: baseModels });

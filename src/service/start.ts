@@ -44,6 +44,7 @@ import { startSessionExpiry } from "./sessions/expiry.ts";
 import { withoutSecrets } from "./keys/secrets.ts";
 import { withoutSessionKeys } from "./sessions/keys.ts";
 import { sessionPaths } from "./sessions/path-form.ts";
+import type { ServiceContext } from "./routes/context.ts";
 import { keepScrubbing } from "./stored-files/scrub.ts";
 import { openStorage, storageUrl } from "./stored-files/open-storage.ts";
 import { keepSweeping } from "./stored-files/sweep.ts";
@@ -105,9 +106,8 @@ const GRACE_MS = 10_000;
  *   lost.
  * @throws EngineError `E_ENGINE` for the device "webgpu" if no GPU can be opened.
  * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary, or for a Postgres database the package `pg`, cannot be loaded.
- * @throws UnavailableError `E_UNAVAILABLE` if the server of a Postgres database cannot be reached.
+ * @throws UnavailableError `E_UNAVAILABLE` if the server of a Postgres database cannot be reached, or the storage does not answer.
  * @throws NoSpaceError `E_NO_SPACE` if the disk is too full to start.
- * @throws UnavailableError `E_UNAVAILABLE` if the storage does not answer.
  * @example
  * ```ts
  * const service = await startService({ dataDir: "runs/data" });
@@ -131,6 +131,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const { undo } = start;
   try {
     const data = await openData(start);
+    // The metrics are created before the server whose requests they count.
     let requests: UnansweredRequests | null = null;
     const { context, metrics } = await startParts(start, data, { startEngine, runningRequests: () => requests?.count ?? 0 });
     const http = createHttp(start, { context, metrics, apiKey: data.apiKey, certificate });
@@ -140,10 +141,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await data.unlessFull("service.json", () => data.space.freeing(() => writeServiceFile(directory, url)));
     await data.space.refill();
     context.jobs.wake();
-    undo.push(startAgeCleanup(context), startSessionExpiry(context));
-    undo.push(context.keys.startRecording(start.logger), context.quotas.startRecording(start.logger));
-    undo.push(startFileExpiry(context), context.rollouts.cleanup.start(), () => context.rollouts.leases.close());
-    undo.push(keepScrubbing(context), keepSweeping(context));
+    undo.push(...startPeriodicWork(context));
     let closing: Promise<void> | undefined;
     return {
       url,
@@ -153,23 +151,50 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       dataDir: directory.root,
       unref: () => http.sockets.unref(),
       reloadCertificate: () => http.renewal?.reload() ?? Promise.resolve(),
-      close: ({ graceMs = GRACE_MS } = {}) =>
-        (closing ??= (async () => {
-          http.drain();
-          context.sessions.close();
-          const leasesClosed = context.rollouts.leases.close();
-          // The queue closes first, which ends long polls; the store and the engine close last.
-          const jobsClosed = context.jobs.close();
-          await http.close(graceMs);
-          await jobsClosed;
-          await leasesClosed;
-          await undoAll(undo, start.logger);
-        })()),
+      close: ({ graceMs = GRACE_MS } = {}) => (closing ??= shutDown(start, { context, http, graceMs })),
     };
   } catch (error) {
     await undoAll(undo, start.logger);
     throw toStartError(directory.root, error);
   }
+}
+
+/** Starts cleanups, recordings and verifications. Returns the functions that stop them. */
+function startPeriodicWork(context: ServiceContext): Undo[] {
+  const { keys, quotas, rollouts, logger } = context;
+  return [
+    startAgeCleanup(context),
+    startSessionExpiry(context),
+    keys.startRecording(logger),
+    quotas.startRecording(logger),
+    startFileExpiry(context),
+    rollouts.cleanup.start(),
+    () => rollouts.leases.close(),
+    keepScrubbing(context),
+    keepSweeping(context),
+  ];
+}
+
+/** Parts of a running service that its shutdown closes in a certain order, before all steps of the start are reverted. */
+interface RunningParts {
+  readonly context: ServiceContext;
+  readonly http: ReturnType<typeof createHttp>;
+  /** Max milliseconds that running requests may take. */
+  readonly graceMs: number;
+}
+
+/** Shuts a service down, see {@link RunningService.close}. */
+async function shutDown({ undo, logger }: Start, { context, http, graceMs }: RunningParts): Promise<void> {
+  http.drain();
+  // These end the long polls, so that the requests below need not wait for them.
+  context.sessions.close();
+  const leasesClosed = context.rollouts.leases.close();
+  const jobsClosed = context.jobs.close();
+  await http.close(graceMs);
+  await jobsClosed;
+  await leasesClosed;
+  // Closes the engine and the store last, because they were opened first.
+  await undoAll(undo, logger);
 }
 
 /** Start of a service, in the steps of {@link startService}. */
@@ -187,7 +212,7 @@ interface Start {
 /** Database, storage and key of a service. */
 type ServiceData = Awaited<ReturnType<typeof openData>>;
 
-/** Opens the database and the storage of a data directory, and cleans up after an interrupted service. */
+/** Opens the database and the storage of a data directory, and cleans up after an interrupted service. Replaces `start.logger`. */
 async function openData(start: Start) {
   const { options, host, directory, limits, undo, logger } = start;
   const databaseAddress = databaseUrl(options.database);
@@ -203,11 +228,12 @@ async function openData(start: Start) {
   await removeManifest(directory.root);
   undo.push(() => closing.abort());
   const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
+  // Only a limit that is given is an error without a storage; the default is not.
   const { maxCacheBytes } = options.limits ?? {};
   const location = { url: storageUrl(options.storage), maxCacheBytes, defaultCacheBytes: limits.maxCacheBytes };
   const storage = await openStorage({ ...location, store, directory, logger });
   undo.push(() => storage.close());
-  // From here on, the secrets are known, and log entries are redacted.
+  // From here on, the secrets are known, and the entries of `start.logger` are redacted.
   const secrets = [apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)];
   const redactKeys = createRedactor([...secrets, ...(storage.remote?.secrets ?? [])]);
   const redact = (text: string) => redactEncoded(text, (plain) => withoutSecrets(withoutSessionKeys(redactKeys(plain))));

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { Verifier } from "../../src/service/disk/verifier.ts";
 import { FolderStorage } from "../../src/service/storage/folder.ts";
 import { EngineError } from "../../src/base/errors.ts";
-import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
+import { StoredFiles } from "../../src/service/stored-files/stored-files.ts";
 import { stderrLogger } from "../../src/service/common/logger.ts";
 import { BaseModels } from "../../src/service/models/base-models.ts";
 import { createTokenizers } from "../../src/service/models/tokenizers.ts";
@@ -51,7 +51,7 @@ async function forkable() {
   await engine.saveState(handle, state);
   const storage = new FolderStorage(directory, new Verifier(stderrLogger));
   const blobs = new BlobStore(directory, storage);
-  const files = createStoredFiles({ store, directory, storage, logger: stderrLogger });
+  const files = new StoredFiles({ store, directory, storage, logger: stderrLogger });
   const context: OriginContext = {
     store,
     directory,
@@ -86,7 +86,8 @@ function interrupted(context: OriginContext, happen: () => void): OriginContext 
     };
     return context.files.useCheckpoint(model, row, copy, options);
   };
-  return { ...context, files: { ...context.files, useCheckpoint } };
+  const useBlobs: OriginContext["files"]["useBlobs"] = (artifact, rows, use) => context.files.useBlobs(artifact, rows, use);
+  return { ...context, files: { useCheckpoint, useBlobs } };
 }
 
 test("copies the moments of a fork on request", async () => {

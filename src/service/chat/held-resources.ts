@@ -16,7 +16,7 @@ export class HeldResources {
   }
 
   /** Returns the result of a function. Releases the resources if it fails. */
-  unlessFails<T>(compute: () => T): T {
+  releaseIfFails<T>(compute: () => T): T {
     try {
       return compute();
     } catch (error) {

@@ -1,6 +1,7 @@
 /**
- * Chat completion service: the steps of a request in order, and the release of its resources. `complete` opens the request (`#open`: model and
- * prompt), makes a plan of it (`#prepare`), generates the choices, and parses and remembers each one (`#conclude`).
+ * Chat completion service: the steps of a request in order, and the release of its resources. `complete` leases the model and renders the
+ * prompt (`#open`), checks the sampling parameters (`#prepare`), generates the choices (`generateRun`), and parses and remembers each one
+ * (`concludeChoice`).
  */
 import { randomHex } from "../../base/util/random-hex.ts";
 import { loadingBase } from "../../engine/base-failure.ts";
@@ -10,7 +11,7 @@ import { Lru, remember } from "../../base/util/lru.ts";
 import { newGroup } from "../../base/util/request-group.ts";
 import type { TimeSlices } from "../../base/util/time-slices.ts";
 import type { ServiceLogger } from "../common/logger.ts";
-import { requestField, type ChatObserver, type RequestScope, type ServiceObserver } from "../observability/observer.ts";
+import type { ChatObserver, RequestScope, ServiceObserver } from "../observability/observer.ts";
 import type { PolicyResolver } from "../models/policies.ts";
 import type { ChatWork } from "./work.ts";
 import {
@@ -33,20 +34,19 @@ import { toWirePrompt } from "./generate/logprobs.ts";
 import { truncatedLength, truncatePrompt } from "./prompt/length.ts";
 import { echoedText, responseRole } from "./request/prompt-request.ts";
 import { RecentPrompts } from "./prompt/recent-prompts.ts";
-import { hasEndedReasoning, hasReasoningTags } from "./text/reasoning.ts";
+import { hasEndedReasoning } from "./text/reasoning.ts";
 import { promptEncoder } from "./prompt/prompt-encoder.ts";
 import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
-import { rememberTurn, renderPrompt, terminatorsOf } from "./prompt/render.ts";
+import { renderPrompt, terminatorsOf } from "./prompt/render.ts";
 import { observeChat } from "../quotas/observe-chat.ts";
 import { admittedChat, startedChat } from "./observed.ts";
 import { generateRun, type ChatRun, type OpenedPrompt } from "./run.ts";
 import { forcedCallsOf, type ChatRequest } from "./request/request.ts";
 import { SampledIdsByPrincipal } from "./prompt/sampled-ids.ts";
 import { constraintOf } from "./generate/constraint.ts";
-import { validateOutput } from "./answer/validate-output.ts";
 import { OutputGrammars } from "./generate/output-grammar.ts";
-import { returningMessages } from "./answer/returning-messages.ts";
-import { parseMessage, type ChoiceMessage } from "./answer/shape.ts";
+import type { ChoiceMessage } from "./answer/shape.ts";
+import { concludeChoice } from "./conclude.ts";
 import { chunkStream } from "./answer/chunk-source.ts";
 import { CompletionStream } from "./answer/stream.ts";
 import type { ChatAnswer, ChatCall, ChatPipeline, RenderCall, RenderedCall } from "./pipeline.ts";
@@ -119,7 +119,7 @@ export class ChatService implements ChatPipeline {
     const request = this.#read(call, call.maxOutputTokens);
     checkRequestCounts(request, this.#limits);
     const resources = this.#running.enter(call.signal, request.n, call.scope.entity);
-    const observer = resources.unlessFails(() => observeChat(this.#dependencies.observer, call.charged, startedChat(call, request)));
+    const observer = resources.releaseIfFails(() => observeChat(this.#dependencies.observer, call.charged, startedChat(call, request)));
     let isStreaming = false;
     try {
       const run = await this.#prepare(call, request, { resources, observer });
@@ -130,10 +130,7 @@ export class ChatService implements ChatPipeline {
       }
       const choices = await generateRun(run, { signal: resources.controller.signal });
       const messages: ChoiceMessage[] = [];
-      for (const choice of choices) {
-        await this.#slices.enterToEnd(run.plan.group);
-        messages.push(await this.#conclude(run, choice, call.scope));
-      }
+      for (const choice of choices) messages.push(await this.#conclude(run, choice, call.scope));
       observer?.ended(null);
       const scored = first(choices).promptTokens;
       const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
@@ -168,38 +165,49 @@ export class ChatService implements ChatPipeline {
     return request;
   }
 
-  /** Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. */
+  /** Leases the model of a request and renders its prompt. The lease fixes the policy, and with it the step that the response names. */
   async #open(call: RenderCall, request: ChatRequest, resources: HeldResources): Promise<OpenedPrompt> {
     const { signal } = resources.controller;
-    const { policies, tokenizers } = this.#dependencies;
-    const resolve = async () => {
-      const lease = await policies.resolvePolicy(request.model, call.principal.visibility, { signal });
-      resources.add(() => lease.release());
-      return { lease, tokenizer: await loadingBase(lease.base.id, () => tokenizers(lease.base.directory)) };
-    };
-    // Requests for a model that is being loaded wait for it together.
-    const { lease, tokenizer } = await this.#slices.after(resolve(), call.group);
+    const { lease, tokenizer } = await this.#leaseModel(call, request, resources);
     const { base } = lease;
     signal.throwIfAborted();
-    const scope = `${call.conversation ?? ""} ${lease.resolvedName.replace(/:step\d+$/, "")}`;
-    const splice = { memory: this.#sampledIds.of(call.principal), scope };
-    const { prompt } = call.request;
-    const isRaw = prompt !== undefined;
-    if (!isRaw) {
+    const { prompt: rawPrompt } = call.request;
+    if (rawPrompt === undefined) {
       checkToolParser(request, this.#limits);
       checkTemplate(request, this.#limits);
     }
+    const splice = {
+      memory: this.#sampledIds.of(call.principal),
+      scope: `${call.conversation ?? ""} ${lease.resolvedName.replace(/:step\d+$/, "")}`,
+    };
     const length = truncatedLength(request, base.contextLength);
     const encoder = promptEncoder(this.#work, tokenizer, length, { base, signal });
     const fullPrompt =
-      prompt === undefined
+      rawPrompt === undefined
         ? await renderPrompt(request, { recent: this.#recentPrompts, namespace: cacheNamespace(call.principal), splice, encoder })
-        : await encodeRawPrompt(prompt, request, encoder);
+        : await encodeRawPrompt(rawPrompt, request, encoder);
     signal.throwIfAborted();
-    return { lease, tokenizer, splice, encoder, fullPrompt, prompt: truncatePrompt(fullPrompt, length), isRaw };
+    const prompt = truncatePrompt(fullPrompt, length);
+    return { lease, tokenizer, splice, encoder, fullPrompt, prompt, isRaw: rawPrompt !== undefined };
   }
 
-  /** Converts a request into a plan. */
+  /** Leases the policy of a request, which the release of `resources` ends, and loads its tokenizer. */
+  #leaseModel(
+    { principal, group }: RenderCall,
+    { model }: ChatRequest,
+    resources: HeldResources,
+  ): Promise<Pick<OpenedPrompt, "lease" | "tokenizer">> {
+    const { policies, tokenizers } = this.#dependencies;
+    const resolve = async () => {
+      const lease = await policies.resolvePolicy(model, principal.visibility, { signal: resources.controller.signal });
+      resources.add(() => lease.release());
+      return { lease, tokenizer: await loadingBase(lease.base.id, () => tokenizers(lease.base.directory)) };
+    };
+    // Requests for a model that is being loaded wait for it together; afterwards they continue in time slices.
+    return this.#slices.after(resolve(), group);
+  }
+
+  /** Opens a request, and checks and completes its sampling parameters. */
   async #prepare(
     call: ChatCall,
     request: ChatRequest,
@@ -212,7 +220,7 @@ export class ChatService implements ChatPipeline {
     const { base } = lease;
     const defaults = await this.#generationDefaults(base);
     signal.throwIfAborted();
-    const params = resolveSampling(request, this.#limits, {
+    const sampling = resolveSampling(request, this.#limits, {
       base,
       tokenizer,
       promptTokens: prompt.ids.length,
@@ -222,8 +230,7 @@ export class ChatService implements ChatPipeline {
     });
     const parsesReasoning = !isRaw && this.#limits.reasoningParser !== "none";
     const shouldParseReasoning = parsesReasoning && !hasEndedReasoning(fullPrompt.text, terminatorsOf(tokenizer));
-    const cacheSalt = cacheSaltOf(request.cacheSalt, call.principal);
-    if (cacheSalt !== request.cacheSalt) requireCacheSalts(engine);
+    const cacheSalt = this.#cacheSaltOf(request, call.principal);
     const constraint = await constraintOf(request, {
       grammars: this.#outputGrammars,
       canConstrain: engine.capabilities().constraints === true,
@@ -232,6 +239,11 @@ export class ChatService implements ChatPipeline {
       signal,
     });
     signal.throwIfAborted();
+    const params = {
+      ...sampling,
+      ...(cacheSalt === null ? {} : { cacheSalt }),
+      ...(constraint === null ? {} : { constraint: constraint.params }),
+    };
     return {
       tokenizer,
       encoder,
@@ -246,11 +258,7 @@ export class ChatService implements ChatPipeline {
         tokenizer,
         request,
         promptIds: prompt.ids,
-        params: {
-          ...params,
-          ...(cacheSalt === null ? {} : { cacheSalt }),
-          ...(constraint === null ? {} : { constraint: constraint.params }),
-        },
+        params,
         namesTokensById: request.namesTokensById ?? this.#limits.returnTokensAsTokenIds,
         // A vocabulary may encode tool calls with special tokens.
         keepsSpecialTokens: request.shouldParseToolCalls || !request.skipSpecialTokens,
@@ -277,38 +285,23 @@ export class ChatService implements ChatPipeline {
     };
   }
 
+  /** Returns the salt that separates the prefix cache of an entity from that of others; null for a shared cache. */
+  #cacheSaltOf({ cacheSalt: requested }: ChatRequest, principal: Principal): string | null {
+    const salt = cacheSaltOf(requested, principal);
+    // The engine must support a salt that the client has not requested, because it keeps the prompts of entities apart.
+    if (salt !== requested) requireCacheSalts(this.#dependencies.engine);
+    return salt;
+  }
+
+  /** Returns the sampling defaults of a base model. */
   #generationDefaults({ id, directory }: BaseModelInfo): Promise<GenerationDefaults> {
     return loadingBase(id, () => remember(this.#defaults, directory, () => readGenerationDefaults(directory)));
   }
 
-  /**
-   * Parses the message of a finished choice and remembers its ids for the request that sends the message back.
-   *
-   * @throws OutputError `E_OUTPUT` for a text that violates its schema.
-   */
+  /** Concludes a finished choice in a time slice of the event loop; see {@link concludeChoice}. */
   async #conclude(run: ChatRun, choice: GeneratedChoice, scope: RequestScope): Promise<ChoiceMessage> {
-    const { tokenizer, encoder, prompt, plan, splice, shape, check } = run;
-    const { request } = plan;
-    const message = parseMessage(choice, shape);
-    if (check !== null) await validateOutput(check, { choice, message, validate: (schema, text) => this.#work.validate(schema, text) });
-    const hasTags = hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer));
-    // A prompt without messages is continued as text.
-    const rewritten = request.messages.length === 0 ? [] : returningMessages(message, choice.text, hasTags);
-    const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
-    // The text of a beam never includes its end token.
-    const textHasEndToken = isEnded && request.includeStopStrInOutput && plan.keepsSpecialTokens && !request.useBeamSearch;
-    try {
-      const turn = { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten };
-      // When such a text is sent back, the template adds a second end token.
-      if (!textHasEndToken) await rememberTurn(encoder, request, prompt, turn, splice);
-    } catch (error) {
-      // The template may reject the model's own output; the response is still valid, only its ids cannot be reused.
-      this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", {
-        ...requestField(scope),
-        error: String(error),
-      });
-    }
-    return message;
+    await this.#slices.enterToEnd(run.plan.group);
+    return concludeChoice(run, choice, { work: this.#work, logger: this.#dependencies.logger, scope });
   }
 
   /** Starts the generation of a streamed answer. The stream releases the resources of the request when it ends. */
@@ -325,8 +318,8 @@ export class ChatService implements ChatPipeline {
       signal,
       // A choice is concluded before its end is shown, because the client may send its next turn at once.
       onChoice: async (choice) => {
-        await this.#slices.enterToEnd(run.plan.group);
-        stream.conclude(choice, (await this.#conclude(run, choice, scope)).toolCalls);
+        const { toolCalls } = await this.#conclude(run, choice, scope);
+        stream.conclude(choice, toolCalls);
         if (useBeamSearch) stream.pushChoice(choice);
       },
       onToken: (token) => stream.push(token),

@@ -9,7 +9,7 @@ import { type BaseModelInfo, OPTIMIZER_FILE } from "../../engine/port.ts";
 import { openRegularFile } from "../../base/util/regular-file.ts";
 import { piecesOf } from "../disk/digests.ts";
 import type { ReadVerified } from "../disk/verifier.ts";
-import { baseFilesOf } from "./base-files.ts";
+import { baseFilesOf, type BaseFile } from "./base-files.ts";
 
 /** Folder of an archive with the base model of an adapter. */
 const BASE_FOLDER = "base";
@@ -41,7 +41,8 @@ export interface ArchiveSource {
  */
 export async function archiveOf(source: ArchiveSource): Promise<Readable> {
   const { base, state, isAdapter, includesBase, checkpoint, model } = source;
-  const closers: (() => Promise<void>)[] = [];
+  /** Functions that close the open files. */
+  const closers: Closer[] = [];
   const closeAll = () => Promise.allSettled(closers.map((close) => close()));
   try {
     const entries: TarSource[] = [textEntry("checkpoint.json", JSON.stringify({ model, ...checkpoint }, null, 2))];
@@ -56,16 +57,8 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
     const needsBaseFiles = !isAdapter || includesBase;
     const withWeights = storedNames.length === 0 || isAdapter;
     const folder = isAdapter ? `${BASE_FOLDER}/` : "";
-    for (const baseFile of needsBaseFiles ? await baseFilesOf(base.directory, { withWeights }) : []) {
-      const target = `${folder}${baseFile.name}`;
-      if (baseFile.kind === "file") entries.push(await fileEntry(target, baseFile.path, closers));
-      else if (baseFile.kind === "text") entries.push(textEntry(target, baseFile.text));
-      else {
-        closers.push(baseFile.close);
-        const pieces = Readable.from(baseFile.pieces, { objectMode: false });
-        entries.push({ type: "stream", target, size: baseFile.size, mode: 0o644, content: pieces });
-      }
-    }
+    const baseFiles = needsBaseFiles ? await baseFilesOf(base.directory, { withWeights }) : [];
+    for (const baseFile of baseFiles) entries.push(await baseEntry(`${folder}${baseFile.name}`, baseFile, closers));
     if (state !== null) {
       for (const name of storedNames.sort())
         entries.push(await fileEntry(name, join(state.path, name), closers, (handle) => state.read(name, handle)));
@@ -79,6 +72,22 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
   }
 }
 
+/** Closes an open file. */
+type Closer = () => Promise<void>;
+
+/** Returns the entry of a file of the base model. Adds the function that closes the file to `closers`. */
+async function baseEntry(target: string, file: BaseFile, closers: Closer[]): Promise<TarSource> {
+  switch (file.kind) {
+    case "file":
+      return fileEntry(target, file.path, closers);
+    case "text":
+      return textEntry(target, file.text);
+    case "pieces":
+      closers.push(file.close);
+      return { type: "stream", target, size: file.size, mode: 0o644, content: Readable.from(file.pieces, { objectMode: false }) };
+  }
+}
+
 /** Returns an entry with a text. */
 function textEntry(target: string, text: string): TarSource {
   return { type: "content", target, content: text, mode: 0o644 };
@@ -88,7 +97,7 @@ function textEntry(target: string, text: string): TarSource {
 async function fileEntry(
   target: string,
   path: string,
-  closers: (() => Promise<void>)[],
+  closers: Closer[],
   read: (file: FileHandle) => AsyncIterable<Uint8Array> = piecesOf,
 ): Promise<TarSource> {
   const handle = await openRegularFile(path);

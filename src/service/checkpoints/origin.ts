@@ -23,7 +23,7 @@ import { makePrivate } from "../disk/private-files.ts";
 import { modelDirectory, storedModel } from "../disk/stored-path.ts";
 import { digestDirectory, type Digests } from "../disk/digests.ts";
 import type { ArtifactFileRow, CheckpointRow, ModelRow, Store } from "../store/tables.ts";
-import { OPTIMIZER_FILE, type Engine } from "../../engine/port.ts";
+import { OPTIMIZER_FILE, type Engine, type ModelHandle } from "../../engine/port.ts";
 import { readAdapterConfig } from "../../engine/onnx/model/adapter-config.ts";
 import { ADAPTER_CONFIG_FILE, ADAPTER_FILE } from "../../engine/onnx/model/peft.ts";
 
@@ -39,6 +39,15 @@ export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kin
   readonly discard: () => Promise<void>;
 }
 
+/** Files of step 0. */
+type OriginFiles = Pick<Origin, "state_dir" | "digests" | "discard">;
+
+/** Step 0 without files. */
+const NO_FILES: OriginFiles = { state_dir: null, digests: null, discard: () => Promise.resolve() };
+
+/** Metrics of a step 0 that no job has made, as JSON. */
+const NO_METRICS = "{}";
+
 /** Parts of the service needed by {@link prepareOrigin}. */
 export interface OriginContext {
   readonly store: Store;
@@ -49,7 +58,7 @@ export interface OriginContext {
   /** Ids of checkpoints with open files, which retention does not delete. */
   readonly uses: Holds<string>;
   readonly blobs: BlobStore;
-  readonly files: StoredFiles;
+  readonly files: Pick<StoredFiles, "useCheckpoint" | "useBlobs">;
   readonly logger: ServiceLogger;
 }
 
@@ -80,14 +89,12 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
       });
     }
     return {
-      state_dir: null,
+      ...NO_FILES,
       optimizer_kind: null,
       seed: model.seed,
-      metrics: "{}",
+      metrics: NO_METRICS,
       lora: request.lora ?? null,
       lineage: lineageOf(request, null),
-      digests: null,
-      discard: () => Promise.resolve(),
     };
   }
   // Addresses of artifacts end with a version, names of checkpoints with a step.
@@ -96,7 +103,7 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
 
 /** Prepares step 0 as a copy of the checkpoint that `from` names. Its files are hard links where the file system allows. */
 async function forkCheckpoint(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, bases, uses, files } = context;
+  const { store, bases } = context;
   const { request } = model;
   const { model: source, checkpoint } = await findCheckpoint(store, from, { bases: bases.ids, param: "from" });
   if (source.base_model !== request.base_model) {
@@ -108,24 +115,46 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   requireSameAdapter(request, lora, from);
   const keepsOptimizer = request.keep_optimizer === true;
   if (keepsOptimizer) requireOptimizer(source, checkpoint);
-  const lineage = lineageOf(request, stepName(source, checkpoint.step));
-  const columns = { metrics: checkpoint.metrics, optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null, lora, lineage };
+  const columns = {
+    metrics: checkpoint.metrics,
+    optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null,
+    lora,
+    lineage: lineageOf(request, stepName(source, checkpoint.step)),
+  };
   // A checkpoint without files is the base model, or a newly initialized adapter, which its seed recreates.
-  if (checkpoint.state_dir === null)
-    return { ...columns, seed: source.seed, state_dir: null, digests: null, discard: () => Promise.resolve() };
-  const release = uses.hold(checkpoint.id);
-  // Retention skips held checkpoints, but a deletion by a user, the end of a job and an unpin do not. They change the row before the files,
-  // so the row is checked again.
+  if (checkpoint.state_dir === null) return { ...columns, seed: source.seed, ...NO_FILES };
+  return { ...columns, seed: model.seed, ...(await copyCheckpoint(context, model, { source, checkpoint, keepsOptimizer })) };
+}
+
+/** Checkpoint to copy, with its model. */
+interface CopiedCheckpoint {
+  readonly source: ModelRow;
+  readonly checkpoint: CheckpointRow;
+  /** Whether the optimizer state is copied, too. */
+  readonly keepsOptimizer: boolean;
+}
+
+/**
+ * Copies the files of a checkpoint to step 0 of a new model.
+ *
+ * Retention skips held checkpoints, but a deletion by a user, the end of a job and an unpin do not. They change the row before the files, so
+ * the row is checked again after the files were read.
+ */
+async function copyCheckpoint(
+  context: OriginContext,
+  model: NewModel,
+  { source, checkpoint, keepsOptimizer }: CopiedCheckpoint,
+): Promise<OriginFiles> {
+  const { store, bases, uses, files } = context;
   const requireUnchanged = async () => {
-    const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, {
-      bases: bases.ids,
-      param: "from",
-    });
+    const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, { bases: bases.ids, param: "from" });
     if (keepsOptimizer) requireOptimizer(source, found.checkpoint);
   };
+  const release = uses.hold(checkpoint.id);
   try {
+    // The row may have changed before the hold.
     await requireUnchanged();
-    const { path, digests, discard } = await makeState(context, model, async (temporary) => {
+    return await makeState(context, model, async (temporary) => {
       const copy = async (sourcePath: string) => {
         for (const name of await readdir(sourcePath)) {
           if (name !== OPTIMIZER_FILE || keepsOptimizer) await linkOrCopy(join(sourcePath, name), join(temporary, name));
@@ -139,7 +168,6 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
         await requireUnchanged();
       }
     });
-    return { ...columns, seed: model.seed, state_dir: relative(directory.root, path), digests, discard };
   } finally {
     release();
   }
@@ -156,8 +184,8 @@ function requireOptimizer(source: ModelRow, { step, optimizer_kind: kind }: Chec
 
 /** Prepares step 0 from the adapter in the artifact version that `from` names. */
 async function importAdapter(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, storage, engine, files } = context;
-  const { request, id, seed } = model;
+  const { store, directory, engine } = context;
+  const { request, seed } = model;
   if (request.keep_optimizer === true) {
     throw new ArgumentError("An artifact has no optimizer state: leave `keep_optimizer` out", { param: "keep_optimizer" });
   }
@@ -165,41 +193,46 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   const staging = join(directory.temporary, randomUUID());
   await mkdir(staging, { mode: 0o700 });
   try {
-    const rows = [ADAPTER_CONFIG_FILE, ADAPTER_FILE].map((name) => adapterFile(artifact, name));
-    await files.useBlobs(artifact, rows, async (paths) => {
-      for (const { path, sha256 } of rows) await linkOrCopy(paths[sha256] ?? "", join(staging, path));
-    });
+    await stageAdapter(context, artifact, staging);
     const lora = await readAdapterConfig(join(staging, ADAPTER_CONFIG_FILE), `${from}: ${ADAPTER_CONFIG_FILE}`, "from");
     requireSameAdapter(request, lora, from);
     const handle = await engine
       .createModel({ base: request.base_model, lora, from: staging, seed })
       .catch((cause: unknown) => Promise.reject(attributeToFrom(from, cause)));
-    const path = statePath(context, id);
-    const discard = () => removeModelFiles(context, id);
     try {
-      await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-      await syncDirectory(directory.checkpoints);
-      const saved = await saveDurably(context, handle, path);
-      // A state without an optimizer file stands for zero moments.
-      await storage.remove(`${storedModel(id)}/0/${OPTIMIZER_FILE}`);
-      return {
-        digests: saved,
-        state_dir: relative(directory.root, path),
-        optimizer_kind: null,
-        seed,
-        metrics: "{}",
-        lora,
-        lineage: lineageOf(request, artifactUrl(artifact)),
-        discard,
-      };
-    } catch (error) {
-      await discard();
-      throw error;
+      const files = await saveFirstState(context, model, handle);
+      return { ...files, optimizer_kind: null, seed, metrics: NO_METRICS, lora, lineage: lineageOf(request, artifactUrl(artifact)) };
     } finally {
       await engine.unload(handle);
     }
   } finally {
     await remove(staging);
+  }
+}
+
+/** Fills a directory with the files of an artifact's adapter. */
+async function stageAdapter({ files }: OriginContext, artifact: StoredArtifact, staging: string): Promise<void> {
+  const rows = [ADAPTER_CONFIG_FILE, ADAPTER_FILE].map((name) => adapterFile(artifact, name));
+  await files.useBlobs(artifact, rows, async (paths) => {
+    for (const { path, sha256 } of rows) await linkOrCopy(paths[sha256] ?? "", join(staging, path));
+  });
+}
+
+/** Saves the state of a model in the engine as step 0. */
+async function saveFirstState(context: OriginContext, { id }: NewModel, handle: ModelHandle): Promise<OriginFiles> {
+  const { directory, storage } = context;
+  const path = statePath(context, id);
+  const discard = () => removeModelFiles(context, id);
+  try {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await syncDirectory(directory.checkpoints);
+    const digests = await saveDurably(context, handle, path);
+    // A state without an optimizer file stands for zero moments.
+    await storage.remove(`${storedModel(id)}/0/${OPTIMIZER_FILE}`);
+    return { state_dir: relative(directory.root, path), digests, discard };
+  } catch (error) {
+    await discard();
+    throw error;
   }
 }
 
@@ -262,12 +295,9 @@ async function removeModelFiles({ storage }: OriginContext, modelId: string): Pr
 }
 
 /** Creates the directory of step 0, which `fill` writes under a temporary name: it is either complete or absent. */
-async function makeState(
-  context: OriginContext,
-  { id }: NewModel,
-  fill: (temporary: string) => Promise<void>,
-): Promise<{ readonly path: string; readonly digests: Digests; readonly discard: () => Promise<void> }> {
+async function makeState(context: OriginContext, { id }: NewModel, fill: (temporary: string) => Promise<void>): Promise<OriginFiles> {
   const path = statePath(context, id);
+  const stateDir = relative(context.directory.root, path);
   const temporary = temporaryName(path);
   const discard = () => removeModelFiles(context, id);
   try {
@@ -275,10 +305,10 @@ async function makeState(
     await syncDirectory(context.directory.checkpoints);
     await fill(temporary);
     await makePrivate(temporary);
-    const digests = await digestDirectory(temporary, relative(context.directory.root, path));
+    const digests = await digestDirectory(temporary, stateDir);
     await renameDurably(temporary, path);
     await context.storage.keep(digests);
-    return { path, digests, discard };
+    return { state_dir: stateDir, digests, discard };
   } catch (error) {
     await discard();
     throw error;

@@ -12,6 +12,7 @@ import type { Policies } from "../models/policies.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
 import type { Holds } from "../../base/util/leases.ts";
+import { zip } from "../../base/util/values.ts";
 import { transact } from "../store/database.ts";
 
 /** Parts of the service that retention needs. */
@@ -51,32 +52,22 @@ export class Retention {
 
 /** Deletes the oldest checkpoints that nothing needs; see {@link Retention.enforceBudget}. */
 async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]> {
-  const { store, storage, policies, limits, logger } = context;
+  const { store, policies, limits, logger } = context;
   const budget = limits.maxCheckpointBytes;
   if (budget === null) return [];
-  const rows = await store
-    .selectFrom("checkpoints")
-    .selectAll()
-    .where("state_dir", "is not", null)
-    .orderBy("created_at")
-    .orderBy("id")
-    .execute();
+  const rows = await checkpointsByAge(store);
   const sizes = await Promise.all(rows.map((row) => checkpointBytes(context, row)));
   let totalBytes = sizes.reduce((sum, size) => sum + size, 0);
   const deleted: CheckpointRow[] = [];
-  for (const [index, row] of rows.entries()) {
+  for (const [row, size] of zip(rows, sizes)) {
     if (totalBytes <= budget) break;
     const outcome = await context.space.freeing(() => deleteIdle(context, row));
     if (outcome === "needed") continue;
-    totalBytes -= sizes[index] as number;
+    totalBytes -= size;
     // A request has deleted the checkpoint meanwhile.
     if (outcome === "gone") continue;
     policies.forget([row.id]);
-    // Without its row the checkpoint is gone. The next start moves files that cannot be removed now to the quarantine.
-    const state = findStoredState(row);
-    if (state !== null) {
-      await storage.remove(state).catch(logFailure(logger, "A checkpoint's files could not be removed", { checkpoint: row.id }));
-    }
+    await removeFiles(context, row);
     deleted.push(row);
   }
   if (deleted.length > 0) {
@@ -90,6 +81,22 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     logger.warn("The checkpoints that are needed take more than the budget", { bytes: totalBytes, budget });
   }
   return deleted;
+}
+
+/** Returns the checkpoints that have files, oldest first. */
+async function checkpointsByAge(store: Store): Promise<CheckpointRow[]> {
+  const rows = store.selectFrom("checkpoints").selectAll().where("state_dir", "is not", null);
+  return rows.orderBy("created_at").orderBy("id").execute();
+}
+
+/**
+ * Removes the files of a checkpoint whose row was deleted. Without its row the checkpoint is gone. The next start moves files that cannot be
+ * removed now to the quarantine.
+ */
+async function removeFiles({ storage, logger }: RetentionContext, row: CheckpointRow): Promise<void> {
+  const state = findStoredState(row);
+  if (state === null) return;
+  await storage.remove(state).catch(logFailure(logger, "A checkpoint's files could not be removed", { checkpoint: row.id }));
 }
 
 /**

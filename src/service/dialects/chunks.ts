@@ -24,8 +24,8 @@ interface CallBatch extends ChunkBatch {
 }
 
 /**
- * Reader of chat completions that run concurrently. Each batch comes from one of them, in the order in which batches are available; the last
- * batch is the one after which no completion has more, or a failure.
+ * Reader of chat completions that run concurrently. Each batch comes from one of them, in the order in which batches are available. The last
+ * batch is the one after which no completion has more, or the first one with a failure.
  */
 class MergedChunks {
   /** Next batch of each completion that has not ended, by the index of the completion. */
@@ -73,14 +73,17 @@ export function shapedStream(
 ): ReadableStream<Uint8Array> {
   const source: { next(): Promise<CallBatch> } = sources.length === 1 ? first(sources) : new MergedChunks(sources);
   const pingText = encoder.encode(ping === undefined ? ": ping\n\n" : eventText([ping]));
+  /** Whether the reader waits for events. */
   let isWaiting = false;
   let isCancelled = false;
+  /** Sends the pings. Set when the stream starts, before any other function here is called. */
   let timer: NodeJS.Timeout;
   const cancel = async (): Promise<void> => {
     isCancelled = true;
     clearInterval(timer);
     await Promise.all(sources.map((each) => each.cancel()));
   };
+  /** Cancels all sources, and returns the events of a failure, which end the stream. */
   const failureText = async (failure: ErrorBody): Promise<string> => {
     await cancel();
     return eventText(shaper.fail(failure));

@@ -1,6 +1,10 @@
 /**
- * The interface of an API dialect. A request passes through three forms: `Translation` (bodies of chat completions), `Opened` in
- * `translations.ts` (parsed chat completions), and `OpenRequest` (with the conversion of the answer), which `handler.ts` runs.
+ * The interface of an API dialect, such as the Messages API: every dialect is translated to chat completions. A request passes through three
+ * forms:
+ *
+ * 1. `Translation`: the bodies of its chat completions, as plain data. Large requests are translated on a work thread.
+ * 2. `Opened` in `translations.ts`: its parsed chat completions.
+ * 3. `OpenRequest`: with the conversion of the answer, by `Dialect.open` on the serving thread. `handler.ts` runs it.
  */
 import type { AnswerBuilder, EventShaper, ServerEvent } from "../../dialects/answer-builder.ts";
 import type { DialectName } from "../../dialects/index.ts";
@@ -15,7 +19,10 @@ export interface Translation {
   readonly bodies: readonly ChatBody[];
 }
 
-/** Builder of a response body that is not streamed. Unlike an `AnswerBuilder`, it can use the JSON of an answer without parsing it. */
+/**
+ * Builder of a response body that is not streamed. Unlike an `AnswerBuilder` of the package's dialects, it can use the JSON of an answer
+ * without parsing it.
+ */
 export interface BodyBuilder {
   /** Takes the answer of a chat completion. `call` is its index; a later one may finish first. */
   push(answer: WholeAnswer, call: number): void | Promise<void>;

@@ -27,7 +27,7 @@ import { first } from "../../base/util/values.ts";
 /** Headers of an event stream. `x-accel-buffering` keeps nginx from collecting events before it sends them. */
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
-/** Name of a dialect that is translated to chat completions. */
+/** Name of a dialect whose requests sample. Other translations, such as `tokenize`, only render a prompt. */
 export type SampledName = DialectName & TranslationName;
 
 /** A request of any dialect whose body was read. */
@@ -81,10 +81,10 @@ async function readRequest(pipeline: ChatPipeline, scope: RequestScope, c: Servi
   };
 }
 
-/** Stands for a whole answer that was passed to the builder of the response. */
+/** Marker of a whole answer, which the builder of the response has already taken. */
 const PUSHED = { kind: "pushed" } as const;
 
-/** Answer of a call, once the call is finished or its stream has started. */
+/** Result of a call, once the call is finished or its stream has started. */
 type StartedAnswer = Exclude<ChatAnswer, { kind: "whole" }> | typeof PUSHED;
 
 /** Returns the first refusal among answers. */
@@ -109,8 +109,9 @@ async function startAll(
   const settled = await Promise.allSettled(calls.map(start));
   const answers = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const failure = settled.find((each) => each.status === "rejected");
-  if (failure !== undefined || refusalIn(answers) !== undefined)
+  if (failure !== undefined || refusalIn(answers) !== undefined) {
     for (const answer of answers) if (answer.kind === "stream") await answer.stream.chunks().cancel();
+  }
   if (failure !== undefined) throw failure.reason;
   return answers;
 }
@@ -118,7 +119,7 @@ async function startAll(
 /** Returns the streams of answers, in the order of the calls; none for a request without streaming. */
 function streamsOf(answers: readonly StartedAnswer[], { shaper }: OpenRequest): AnswerStream[] {
   const streams = answers.flatMap((answer) => (answer.kind === "stream" ? [answer.stream] : []));
-  // A request of the dialect of chat completions is streamed or not; its answer decides.
+  // The dialect of chat completions does not read `stream` itself, so that its answer decides.
   if (shaper === "chunks") return streams;
   const expected = shaper === null ? 0 : answers.length;
   if (streams.length === expected) return streams;
@@ -137,30 +138,49 @@ function failedResponse(pipeline: ChatPipeline, error: unknown, scope: RequestSc
   return Response.json(body, { status, headers });
 }
 
+/** Checks that a request of a caller could be admitted. @throws OverloadedError `E_OVERLOADED`, RateLimitError `E_RATE_LIMIT` */
+function requireAdmission(pipeline: ChatPipeline, { principal, charged }: ReadRequest["shared"]): void {
+  pipeline.requireRoom(principal);
+  // A repeated turn of a session is answered from its record, even if its accounts are at their limits.
+  if (principal.sessionKey !== null) return;
+  for (const account of charged?.accounts ?? []) account.require(1);
+}
+
+/** Translates, parses and opens a request of a dialect. */
+async function openDialect<N extends SampledName>(
+  { pipeline, translator, slices }: DialectContext,
+  dialect: Dialect<Opened<Translated<N>>, N>,
+  { bytes, options, shared }: ReadRequest,
+): Promise<OpenRequest> {
+  const { principal, signal, group } = shared;
+  const translated = await translator.open(dialect.name, bytes, options, signal);
+  return dialect.open(translated, {
+    owner: principal.owner,
+    open: (body) => translator.openChat(body, options, signal),
+    render: async (request) => {
+      await slices.enter(group);
+      return pipeline.render({ ...shared, request });
+    },
+  });
+}
+
 /** Answers a request of a dialect: translates it, runs its chat completions, and shapes their answer. */
 export async function answerDialect<N extends SampledName>(
-  { pipeline, translator, slices }: DialectContext,
+  context: DialectContext,
   dialect: Dialect<Opened<Translated<N>>, N>,
   c: ServiceRequest,
 ): Promise<Response> {
+  const { pipeline, slices } = context;
   const scope = scopeOf(c);
   try {
-    const { bytes, options, shared } = await readRequest(pipeline, scope, c);
-    const { principal, signal, charged } = shared;
-    pipeline.requireRoom(principal);
-    // A repeated turn of a session is answered from its record, even if its accounts are at their limits.
-    if (principal.sessionKey === null) charged?.accounts.forEach((account) => account.require(1));
+    const read = await readRequest(pipeline, scope, c);
+    const { bytes, shared } = read;
+    const { signal } = shared;
+    requireAdmission(pipeline, shared);
+    // Computed before the request is opened, which may transfer the bytes to another thread.
     const source = sourceOf(dialect.name, bytes, c.req.header("x-stainless-retry-count"));
     const sourceOfCall = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
-    const translated = await translator.open(dialect.name, bytes, options, signal);
-    const opened = await dialect.open(translated, {
-      owner: principal.owner,
-      open: (body) => translator.openChat(body, options, signal),
-      render: async (request) => {
-        await slices.enter(shared.group);
-        return pipeline.render({ ...shared, request });
-      },
-    });
+    const opened = await openDialect(context, dialect, read);
     // Each call adds listeners to the signal, and Node warns of more than ten.
     if (opened.calls.length > 1) setMaxListeners(0, signal);
     const answers = await startAll(opened, async (request, index) => {
@@ -170,6 +190,7 @@ export async function answerDialect<N extends SampledName>(
     const refusal = refusalIn(answers);
     if (refusal !== undefined) return refusedResponse(refusal);
     const streams = streamsOf(answers, opened);
+    // No streams: the builder has all answers.
     if (streams.length === 0) return jsonResponse(await opened.answer.end());
     return new Response(eventsOf(streams, opened, { pipeline, dialect, scope }), { headers: STREAM_HEADERS });
   } catch (error) {

@@ -40,12 +40,12 @@ export async function inputItemsOf(stored: StoredResponses, owner: string, id: s
   const row = await requireResponse(stored, owner, id, "response_id");
   const request = { input: JSON.parse(row.input) as ResponsesItem[], previous_response_id: row.previous_id };
   const { items } = await conversationOf(request, lookupIn(stored, owner));
-  // Ids are the cursors of the list, so that an id which a client has sent twice is replaced at its second item.
+  // Ids are the cursors of the list. If a client has sent an id twice, the second item gets another one from `inputItem`.
   const seenIds = new Set<string | null | undefined>();
   return items.map((item, index) => {
-    const { id, ...withoutId } = item;
-    const isRepeated = seenIds.has(id);
-    seenIds.add(id);
+    const { id: itemId, ...withoutId } = item;
+    const isRepeated = seenIds.has(itemId);
+    seenIds.add(itemId);
     return inputItem(row, isRepeated ? withoutId : item, index);
   });
 }

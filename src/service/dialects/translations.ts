@@ -1,6 +1,7 @@
 /**
- * Translation of request bodies to chat completions, for all dialects and requests about tokens; `openBody`, at the end, runs it. A large body
- * takes many milliseconds, so that `Translator` runs `openBody` on a work thread: all results are plain data.
+ * Translation of request bodies to chat completions, for all dialects and requests about tokens. `openBody`, at the end, parses a body, runs
+ * its translation, and opens the chat completions. A large body takes many milliseconds, so that `Translator` runs `openBody` on a work
+ * thread: all results are plain data.
  */
 import {
   completionsToChats,
@@ -46,18 +47,20 @@ export type TranslatedTexts = Translation & Omit<TranslatedCompletion, "calls">;
 function translateCompletions(members: Members): TranslatedTexts {
   rejectMessageFields(members);
   const { request, isEchoAlone, calls } = completionsToChats(members);
-  const isStream = request.stream === true;
   return {
     request: { ...request, prompt: "" },
     isEchoAlone,
-    bodies: shareMembers(calls, isStream),
+    bodies: bodiesOf(calls, request.stream === true),
   };
 }
 
-/** Returns the bodies of calls. Calls with the same members share one object, which `openChats` then reads once. */
-function shareMembers(calls: readonly TranslatedCall[], isStream: boolean): ChatBody[] {
-  const bodies = new Map<Members, ChatBody>();
-  return calls.map(({ body: members, prompt }) => ({ ...getOrInsert(bodies, members, () => chatBody(members, { isStream })), prompt }));
+/** Returns the bodies of calls. The calls of one request share their members as one object, which `openChats` then reads once. */
+function bodiesOf(calls: readonly TranslatedCall[], isStream: boolean): ChatBody[] {
+  const bodyByMembers = new Map<Members, ChatBody>();
+  return calls.map(({ body: members, prompt }) => {
+    const shared = getOrInsert(bodyByMembers, members, () => chatBody(members, { isStream }));
+    return { ...shared, prompt };
+  });
 }
 
 function translateGenerate(members: Members): Translation {
@@ -101,7 +104,7 @@ function translateChat(members: Members): Translation {
   return { bodies: [{ members }] };
 }
 
-/** Translations by name: of a dialect, or of a request about tokens. */
+/** Translations by name: of dialects that sample (`chat` to `generate`), and of requests about tokens, which only render a prompt. */
 const TRANSLATIONS = {
   chat: translateChat,
   messages: translateMessages,

@@ -51,11 +51,12 @@ export function defaultDataDirectory(): string {
   return home !== undefined && home !== "" ? home : ".whetstone";
 }
 
-/** Files and directories in a data directory that the service creates. */
-const SERVICE_NAMES = [
-  ...["whetstone.db", "whetstone.db-wal", "whetstone.db-shm", "whetstone.db-mark", "service.lock", "service.json", "api-key", "reserve"],
-  ...["checkpoints", "jobs", "tokens", "artifacts", "tmp", "quarantine", "hub"],
-];
+/** Files of the database in a data directory; `whetstone.db-mark` belongs to the service, and the others to SQLite. */
+const DATABASE_FILES = ["whetstone.db", "whetstone.db-wal", "whetstone.db-shm", "whetstone.db-mark"];
+/** Other files in a data directory that the service creates. */
+const OTHER_FILES = ["service.lock", "service.json", "api-key", "reserve"];
+/** Directories in a data directory that the service creates. */
+const DIRECTORIES = ["checkpoints", "jobs", "tokens", "artifacts", "tmp", "quarantine", "hub"];
 
 /** Returns the paths of a data directory without creating anything. */
 export function dataDirectoryAt(root: string): DataDirectory {
@@ -97,7 +98,7 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
       { cause, param: "dataDir" },
     );
   }
-  await tightenDataDirectory(directory.root, SERVICE_NAMES);
+  await tightenDataDirectory(directory.root, [...DATABASE_FILES, ...OTHER_FILES, ...DIRECTORIES]);
   return directory;
 }
 

@@ -1,7 +1,7 @@
 /** Files of the fine-tuning interface: uploads, and their form in answers. */
 import type { Readable } from "node:stream";
 import { ArgumentError, TooLargeError, UnsupportedError } from "../../base/errors.ts";
-import { first, isRecord } from "../../base/util/values.ts";
+import { first } from "../../base/util/values.ts";
 import { requireValid } from "../../base/util/validation.ts";
 import { createFileFields, type CreateFileFields, type FileObject } from "../../base/schema/index.ts";
 import type { BlobStore, WrittenBlob } from "../artifacts/blob-store.ts";
@@ -25,15 +25,8 @@ const MAX_FILENAME_CHARACTERS = 256;
 /** Max bytes of a form without its file. */
 const MAX_FORM_BYTES = 64 * 1024;
 
-/**
- * Fields of the form, besides the file, with their paths in `createFileFields`: the name of a property, and of a member of the property's
- * object; null if the property is a text.
- */
-const FIELD_PATHS: ReadonlyMap<string, { readonly property: string; readonly member: string | null }> = new Map([
-  ["purpose", { property: "purpose", member: null }],
-  ["expires_after[anchor]", { property: "expires_after", member: "anchor" }],
-  ["expires_after[seconds]", { property: "expires_after", member: "seconds" }],
-]);
+/** Fields of the form besides the file. */
+const FIELD_NAMES = ["purpose", "expires_after[anchor]", "expires_after[seconds]"];
 
 /** Parts of the service that an upload needs. */
 export interface UploadContext extends BlobContext {
@@ -84,23 +77,20 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
     throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`, { param: "file" });
   await space.requireSpace(statedBytes);
   const entity = entityFor(store, null, "file");
-  const fields: Record<string, unknown> = {};
-  let upload: { readonly filename: string; readonly blob: WrittenBlob } | null = null;
+  /** Texts of the fields by name. */
+  const texts = new Map<string, string>();
+  let upload: UploadedFile | null = null;
   try {
     for await (const part of readForm(body, boundary)) {
-      if (part.name !== "file") setField(fields, part.name, await readFieldText(part));
+      if (part.name !== "file") addField(texts, part.name, await readFieldText(part));
       else if (upload !== null) throw new ArgumentError("Expected one `file`, got several", { param: "file" });
       else {
         const filename = requireFilename(part);
         upload = { filename, blob: await blobs.write(part.content, { maxBytes }) };
       }
     }
-    const { expires_after: expiry } = requireValid(createFileFields, fields);
-    if (upload === null || upload.blob.sizeBytes === 0)
-      throw new ArgumentError(`Expected a form with a \`file\` that has contents, got ${upload === null ? "none" : "an empty file"}`, {
-        param: "file",
-      });
-    const { filename, blob } = upload;
+    const { expires_after: expiry } = fieldsOf(texts);
+    const { filename, blob } = requireContents(upload);
     const { sha256, sizeBytes } = blob;
     const file = {
       entity,
@@ -122,27 +112,42 @@ export async function storeUpload(context: UploadContext, { body, boundary, stat
   }
 }
 
-/** Sets a field of the form. Its name and the purpose are checked as soon as they have arrived, before a long file is read. */
-function setField(fields: Record<string, unknown>, name: string, text: string): void {
-  const path = FIELD_PATHS.get(name);
-  if (path === undefined)
-    throw new ArgumentError(
-      `The form has the unknown field \`${name.slice(0, 80)}\`; allowed: file, ${[...FIELD_PATHS.keys()].join(", ")}`,
-      {
-        param: name.slice(0, 80),
-      },
-    );
+/** File of a form whose contents are written. */
+interface UploadedFile {
+  readonly filename: string;
+  readonly blob: WrittenBlob;
+}
+
+/** Returns the file of a form. @throws ArgumentError `E_ARGUMENT` without one, and for an empty one */
+function requireContents(upload: UploadedFile | null): UploadedFile {
+  if (upload !== null && upload.blob.sizeBytes > 0) return upload;
+  throw new ArgumentError(`Expected a form with a \`file\` that has contents, got ${upload === null ? "none" : "an empty file"}`, {
+    param: "file",
+  });
+}
+
+/** Adds a field of the form. Its name and the purpose are checked as soon as they have arrived, before a long file is read. */
+function addField(texts: Map<string, string>, name: string, text: string): void {
+  const shownName = name.slice(0, 80);
+  if (!FIELD_NAMES.includes(name))
+    throw new ArgumentError(`The form has the unknown field \`${shownName}\`; allowed: file, ${FIELD_NAMES.join(", ")}`, {
+      param: shownName,
+    });
   if (name === "purpose" && text !== ("fine-tune" satisfies CreateFileFields["purpose"]))
     throw new UnsupportedError(
       `Expected \`purpose\` to be "fine-tune", got ${JSON.stringify(text.slice(0, 80))}: the service has no use for other files`,
       { param: "purpose" },
     );
-  const { property, member } = path;
-  const previous = fields[property];
-  const members = isRecord(previous) ? previous : {};
-  const isRepeated = member === null ? previous !== undefined : members[member] !== undefined;
-  if (isRepeated) throw new ArgumentError(`Expected one field \`${name}\`, got several`, { param: name });
-  fields[property] = member === null ? text : { ...members, [member]: text };
+  if (texts.has(name)) throw new ArgumentError(`Expected one field \`${name}\`, got several`, { param: name });
+  texts.set(name, text);
+}
+
+/** Validates the fields of a form. @throws ArgumentError `E_ARGUMENT` for a missing or invalid one */
+function fieldsOf(texts: ReadonlyMap<string, string>): CreateFileFields {
+  const anchor = texts.get("expires_after[anchor]");
+  const seconds = texts.get("expires_after[seconds]");
+  const hasExpiry = anchor !== undefined || seconds !== undefined;
+  return requireValid(createFileFields, { purpose: texts.get("purpose"), expires_after: hasExpiry ? { anchor, seconds } : null });
 }
 
 /** Reads the text of a field. @throws ArgumentError `E_ARGUMENT` for more than {@link MAX_FIELD_BYTES} */
@@ -177,7 +182,7 @@ function requireFilename({ filename }: FormPart): string {
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for contents that differ from the upload.
  */
 export async function openFile(
-  { store, files }: { readonly store: Store; readonly files: StoredFiles },
+  { store, files }: { readonly store: Store; readonly files: Pick<StoredFiles, "openBlob"> },
   id: string,
 ): Promise<{ readonly row: FileRow; readonly content: Readable }> {
   const row = await getFile(store, id, "file_id");

@@ -69,21 +69,18 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
   const { request, seed, start, data, modelName } = input;
   const settings = requireSettings(request);
   const grader = checkGrader(settings.grader, { at: [...METHOD_PATH.split("."), "grader"] });
-  const responseFormat = settings.response_format ?? null;
+  const format = settings.response_format ?? null;
+  const formatMember = format === null ? {} : { response_format: format };
   const effort = settings.hyperparameters?.reasoning_effort ?? "default";
   // "default" is the effort of a request without the field.
-  const requestMembers: JsonObject = {
-    ...(responseFormat === null ? {} : { response_format: responseFormat }),
-    ...(effort === "default" ? {} : { reasoning_effort: effort }),
-  };
-  const rows = await readRows(context, input, { artifact: data.training, param: "training_file", grader, members: requestMembers });
-  if (data.validation !== null)
-    await readRows(context, input, { artifact: data.validation, param: "validation_file", grader, members: requestMembers });
-  const firstRequest = rowRequest(first(rows), start.baseModel, requestMembers);
+  const members: JsonObject = { ...formatMember, ...(effort === "default" ? {} : { reasoning_effort: effort }) };
+  const rows = await readRows(context, input, { artifact: data.training, param: "training_file", grader, members });
+  if (data.validation !== null) await readRows(context, input, { artifact: data.validation, param: "validation_file", grader, members });
+  const firstRequest = rowRequest(first(rows), start.baseModel, members);
   if (effort !== "default") await requireEffort(context, firstRequest);
-  if (responseFormat !== null) await requireFormat(context, firstRequest);
+  if (format !== null) await requireFormat(context, firstRequest);
   const hyperparameters = resolveReinforcement(settings.hyperparameters ?? {}, rows.length);
-  const { n_epochs: epochs, batch_size: batchSize, eval_interval: interval, learning_rate_multiplier: multiplier } = hyperparameters;
+  const { n_epochs: epochs, batch_size: batchSize, learning_rate_multiplier: multiplier } = hyperparameters;
   const steps = epochs * Math.ceil(rows.length / batchSize);
   requireStepCount(steps, { max: MAX_STEPS, path: `${METHOD_PATH}.hyperparameters` });
   return {
@@ -92,26 +89,28 @@ export async function planReinforcementJob(context: CreationContext, input: Meth
       experimental_config: await optimizerConfig(context, start.baseModel, multiplier),
       artifact_id: data.training.id,
       ...(data.validation === null ? {} : { validation_artifact_id: data.validation.id }),
-      fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps(steps, interval) },
+      fine_tuning: { model: modelName, checkpoint_steps: checkpointSteps(steps, hyperparameters.eval_interval) },
       reinforcement: {
         grader,
         seed,
-        epochs,
-        batch_size: batchSize,
-        group_size: Math.max(Math.round(GROUP_SIZE * hyperparameters.compute_multiplier), MIN_GROUP_SIZE),
-        eval_interval: interval,
-        eval_samples: hyperparameters.eval_samples,
-        request: requestMembers,
+        ...roundSettings(hyperparameters),
+        request: members,
         visible_entity: visibilityOf(context.store).entity,
       },
     },
     stored: {
       hyperparameters: { batch_size: batchSize, n_epochs: epochs, learning_rate_multiplier: multiplier },
       steps,
-      reinforcement: { grader, hyperparameters, ...(responseFormat === null ? {} : { response_format: responseFormat }) },
+      reinforcement: { grader, hyperparameters, ...formatMember },
     },
     warnings: [],
   };
+}
+
+/** Returns the settings of a job's batches, groups and validations. */
+function roundSettings({ n_epochs, batch_size, compute_multiplier, eval_interval, eval_samples }: ResolvedReinforcement) {
+  const groupSize = Math.max(Math.round(GROUP_SIZE * compute_multiplier), MIN_GROUP_SIZE);
+  return { epochs: n_epochs, batch_size, group_size: groupSize, eval_interval, eval_samples };
 }
 
 /** Returns the settings of the method. @throws ArgumentError `E_ARGUMENT` without them, and for the deprecated `hyperparameters`. */

@@ -8,6 +8,7 @@ import { rateLimitHeaders } from "../quotas/headers.ts";
 import type { Quotas } from "../quotas/quotas.ts";
 import type { Principal } from "./principal.ts";
 
+/** Returns the SHA-256 of a text. */
 function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
@@ -22,8 +23,14 @@ export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   return typeof key === "string" ? key : undefined;
 }
 
-/** Result of checking a credential: the principal, or the status and the reason of a rejection. */
-export type Authentication = Principal | { readonly status: 401 | 403; readonly reason: string };
+/** Status and reason of a rejected request. */
+interface Rejection {
+  readonly status: 401 | 403;
+  readonly reason: string;
+}
+
+/** Result of checking a credential: the principal, or a rejection. */
+export type Authentication = Principal | Rejection;
 
 /** Credentials that {@link requireKey} accepts. */
 export interface Credentials {
@@ -49,49 +56,53 @@ export interface Credentials {
  * `charged` of the request. A request without a valid key is answered 401, a request that its session key does not permit, 403.
  */
 export function requireKey(credentials: Credentials): MiddlewareHandler<ServiceEnvironment> {
-  const { apiKey, service, open, keys, dashboardSession, chargedFor } = credentials;
+  const { apiKey, service, open, chargedFor } = credentials;
   const expectedDigest = digest(apiKey);
   /** Whether a key is the service's own. Digests are compared in constant time, so that timing reveals neither the key nor its length. */
   const isServiceKey = (key: string): boolean => timingSafeEqual(digest(key), expectedDigest);
-  const authenticateWithoutKey = (c: ServiceRequest): Authentication => {
-    if (c.env.incoming.headers.authorization !== undefined)
-      return { status: 401, reason: "Expected the header 'Authorization' to be 'Bearer <key>'" };
-    const session = dashboardSession(c);
-    if (session === true) return service;
-    const missing =
-      "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory";
-    return { status: 401, reason: session ?? missing };
-  };
-  const authenticate = async (c: ServiceRequest): Promise<Authentication> => {
-    const key = presentedKey(c.env.incoming.headers);
-    if (key === undefined) return authenticateWithoutKey(c);
-    if (isServiceKey(key)) return service;
-    for (const check of keys) {
-      const result = await check(c, key);
-      if (result !== null) return result;
-    }
-    return { status: 401, reason: "The API key is not the one of this service" };
-  };
   return async function requireKeyMiddleware(c, next) {
+    const key = presentedKey(c.env.incoming.headers);
+    const isService = key !== undefined && isServiceKey(key);
     if (open(c.req.path)) {
       // Public routes may show more to the holder of the service's own key.
-      const key = presentedKey(c.env.incoming.headers);
-      if (key !== undefined && isServiceKey(key)) c.set("principal", service);
+      if (isService) c.set("principal", service);
       return next();
     }
-    const result = await authenticate(c);
-    if (!("status" in result)) {
-      c.set("principal", result);
-      const { id: key, visibility, limits } = result;
-      if (limits === null) return next();
-      const charged = await chargedFor({ key, entity: visibility.entity, limits });
-      c.set("charged", charged);
-      await next();
-      for (const [name, value] of Object.entries(rateLimitHeaders(charged.accounts))) c.header(name, value);
-      return;
-    }
-    const { status, reason: message } = result;
-    if (status === 403) return errorResponse(403, { message, code: "E_FORBIDDEN" });
-    return errorResponse(401, { message, code: "E_UNAUTHORIZED", headers: { "WWW-Authenticate": "Bearer" } });
+    const result = isService ? service : await authenticate(credentials, c, key);
+    if ("status" in result) return rejection(result);
+    c.set("principal", result);
+    const { id, visibility, limits } = result;
+    if (limits === null) return next();
+    const charged = await chargedFor({ key: id, entity: visibility.entity, limits });
+    c.set("charged", charged);
+    await next();
+    for (const [name, value] of Object.entries(rateLimitHeaders(charged.accounts))) c.header(name, value);
   };
+}
+
+/** Checks the credential of a request without the service's own key. */
+async function authenticate(credentials: Credentials, c: ServiceRequest, key: string | undefined): Promise<Authentication> {
+  if (key === undefined) return authenticateWithoutKey(credentials, c);
+  for (const check of credentials.keys) {
+    const result = await check(c, key);
+    if (result !== null) return result;
+  }
+  return { status: 401, reason: "The API key is not the one of this service" };
+}
+
+/** Checks the dashboard session of a request without a key. */
+function authenticateWithoutKey({ service, dashboardSession }: Credentials, c: ServiceRequest): Authentication {
+  if (c.env.incoming.headers.authorization !== undefined)
+    return { status: 401, reason: "Expected the header 'Authorization' to be 'Bearer <key>'" };
+  const session = dashboardSession(c);
+  if (session === true) return service;
+  const missing =
+    "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory";
+  return { status: 401, reason: session ?? missing };
+}
+
+/** Returns the response to a rejected request. */
+function rejection({ status, reason: message }: Rejection): Response {
+  if (status === 403) return errorResponse(403, { message, code: "E_FORBIDDEN" });
+  return errorResponse(401, { message, code: "E_UNAUTHORIZED", headers: { "WWW-Authenticate": "Bearer" } });
 }

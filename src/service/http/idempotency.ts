@@ -31,10 +31,10 @@ export interface Creation {
 type KeyedBody = KeyedRequest & Pick<IdempotencyKeyRow, "digest">;
 
 /**
- * Responses of running requests with a key, by store and by route and key. A store belongs to one entity, or to one model of an entity if
- * the API key is restricted to it. Each request waits for the previous request with its key, and then finds the stored response.
+ * Last running request by store, and by route and key. A store belongs to one entity, or to one model of an entity if the API key is
+ * restricted to it. Each request waits for the previous request with its key, and then finds the stored response.
  */
-const runningResponses = new WeakMap<Store, Map<string, Promise<unknown>>>();
+const runningRequests = new WeakMap<Store, Map<string, Promise<unknown>>>();
 
 /**
  * Answers a creating POST. A request with the header `Idempotency-Key` gets the response of the first request with this key, also if the
@@ -60,19 +60,26 @@ export async function createOnce(
   const request: KeyedRequest = { entity: visibilityOf(store).entity ?? "", route: c.req.path, key };
   // The repeated header shows that the service supports keys. Of other services, a client must not repeat a request whose response is lost.
   c.header("Idempotency-Key", key);
-  const responses = getOrInsert(runningResponses, store, () => new Map<string, Promise<unknown>>());
-  const requestKey = `${request.route} ${key}`;
-  const previous = responses.get(requestKey);
-  const current = (async () => {
-    await previous?.catch(() => undefined);
+  const running = getOrInsert(runningRequests, store, () => new Map<string, Promise<unknown>>());
+  const body = await afterPrevious(running, `${request.route} ${key}`, async () => {
     const stored = await findAnswer(store, request);
     return stored === undefined ? runCreation(store, await prepare(), { ...request, digest }) : bodyOf(stored, digest);
+  });
+  return c.json(body as object);
+}
+
+/** Runs `work` once the previous call with the same key has ended, also if that call has failed. */
+async function afterPrevious<T>(running: Map<string, Promise<unknown>>, key: string, work: () => Promise<T>): Promise<T> {
+  const previous = running.get(key);
+  const current = (async () => {
+    await previous?.catch(() => undefined);
+    return work();
   })();
-  responses.set(requestKey, current);
+  running.set(key, current);
   try {
-    return c.json((await current) as object);
+    return await current;
   } finally {
-    if (responses.get(requestKey) === current) responses.delete(requestKey);
+    if (running.get(key) === current) running.delete(key);
   }
 }
 
@@ -94,11 +101,12 @@ async function runCreation(store: Store, creation: Creation, keyed: KeyedBody | 
   let result: { readonly body: unknown; readonly isStored: boolean };
   try {
     result = await transact(store, async (transaction) => {
+      if (keyed === null) return { body: await creation.commit(transaction), isStored: false };
       // Another process may have answered the same request meanwhile.
-      const stored = keyed === null ? undefined : await findAnswer(transaction, keyed);
-      if (keyed !== null && stored !== undefined) return { body: bodyOf(stored, keyed.digest), isStored: true };
+      const stored = await findAnswer(transaction, keyed);
+      if (stored !== undefined) return { body: bodyOf(stored, keyed.digest), isStored: true };
       const body = await creation.commit(transaction);
-      if (keyed !== null) await rememberAnswer(transaction, { ...keyed, status: 200, body: JSON.stringify(body) });
+      await rememberAnswer(transaction, { ...keyed, status: 200, body: JSON.stringify(body) });
       return { body, isStored: false };
     });
   } catch (error) {

@@ -39,8 +39,7 @@ export function formBoundary(contentType: string | undefined): string {
  * @source RFC 7578; RFC 2046, section 5.1.1.
  */
 export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<FormPart, void> {
-  const reader = createReader(body);
-  // The first delimiter may be at the start of the body, without a line break, so the reader's buffer starts with one.
+  const reader = new FormReader(body);
   const delimiter = Buffer.from(`${CRLF}--${boundary}`);
   try {
     let preambleBytes = 0;
@@ -65,7 +64,7 @@ export async function* readForm(body: AsyncIterable<Uint8Array>, boundary: strin
 }
 
 /** Reads the two bytes after a delimiter. Returns false after the last delimiter. */
-async function hasPart(reader: Reader): Promise<boolean> {
+async function hasPart(reader: FormReader): Promise<boolean> {
   const marker = await reader.take(CRLF.length);
   if (marker === "--") return false;
   if (marker !== CRLF) throw formError("a line break after a boundary");
@@ -105,61 +104,67 @@ function formError(expected: string): ArgumentError {
 }
 
 /** Buffered reader of a body. Its methods must be called one after the other. */
-type Reader = ReturnType<typeof createReader>;
+class FormReader {
+  readonly #iterator: AsyncIterator<Uint8Array>;
+  /** Bytes that have arrived and are not read. Starts with a line break, which may be missing before the first delimiter. */
+  #buffer: Buffer = Buffer.from(CRLF);
 
-/** Creates a reader with a line break at the start of its buffer. */
-function createReader(body: AsyncIterable<Uint8Array>) {
-  const iterator = body[Symbol.asyncIterator]();
-  let buffer: Buffer = Buffer.from(CRLF);
+  constructor(body: AsyncIterable<Uint8Array>) {
+    this.#iterator = body[Symbol.asyncIterator]();
+  }
+
+  /** Yields the bytes before a delimiter, and skips the delimiter. */
+  async *until(delimiter: Buffer): AsyncGenerator<Buffer, void> {
+    for (;;) {
+      const found = this.#buffer.indexOf(delimiter);
+      // The last bytes of the buffer may be the beginning of the delimiter.
+      const length = found === -1 ? Math.max(0, this.#buffer.length - delimiter.length + 1) : found;
+      if (length > 0) yield this.#shift(length);
+      if (found !== -1) {
+        this.#shift(delimiter.length);
+        return;
+      }
+      await this.#readMore("its last boundary");
+    }
+  }
+
+  /** Returns the next bytes as text. */
+  async take(length: number): Promise<string> {
+    while (this.#buffer.length < length) await this.#readMore("its last boundary");
+    return this.#shift(length).toString("latin1");
+  }
+
+  /** Returns the UTF-8 text before a terminator, and skips the terminator. `what` names the text in errors. */
+  async text(terminator: string, what: string): Promise<string> {
+    for (;;) {
+      const found = this.#buffer.indexOf(terminator);
+      if (found !== -1 && found <= MAX_HEADER_BYTES) {
+        const text = this.#shift(found).toString("utf8");
+        this.#shift(terminator.length);
+        return text;
+      }
+      if (this.#buffer.length > MAX_HEADER_BYTES) throw formError(`the end of ${what} within ${MAX_HEADER_BYTES} bytes`);
+      await this.#readMore(what);
+    }
+  }
+
+  /** Ends the reading of the body. */
+  async close(): Promise<void> {
+    await this.#iterator.return?.();
+  }
 
   /** Reads another piece into the buffer. `missing` names the part of the form that an end of the body leaves out. */
-  async function readMore(missing: string): Promise<void> {
-    const { done, value } = await iterator.next();
+  async #readMore(missing: string): Promise<void> {
+    const { done, value } = await this.#iterator.next();
     if (done === true) throw formError(missing);
-    buffer = buffer.length === 0 ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : Buffer.concat([buffer, value]);
+    const isEmpty = this.#buffer.length === 0;
+    this.#buffer = isEmpty ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : Buffer.concat([this.#buffer, value]);
   }
 
   /** Removes the next bytes from the buffer and returns them. */
-  function shift(length: number): Buffer {
-    const bytes = buffer.subarray(0, length);
-    buffer = buffer.subarray(length);
+  #shift(length: number): Buffer {
+    const bytes = this.#buffer.subarray(0, length);
+    this.#buffer = this.#buffer.subarray(length);
     return bytes;
   }
-
-  return {
-    /** Yields the bytes before a delimiter, and skips the delimiter. */
-    async *until(delimiter: Buffer): AsyncGenerator<Buffer, void> {
-      for (;;) {
-        const found = buffer.indexOf(delimiter);
-        // The last bytes of the buffer may be the beginning of the delimiter.
-        const length = found === -1 ? Math.max(0, buffer.length - delimiter.length + 1) : found;
-        if (length > 0) yield shift(length);
-        if (found !== -1) {
-          shift(delimiter.length);
-          return;
-        }
-        await readMore("its last boundary");
-      }
-    },
-    /** Returns the next bytes as text. */
-    async take(length: number): Promise<string> {
-      while (buffer.length < length) await readMore("its last boundary");
-      return shift(length).toString("latin1");
-    },
-    /** Returns the UTF-8 text before a terminator, and skips the terminator. `what` names the text in errors. */
-    async text(terminator: string, what: string): Promise<string> {
-      for (;;) {
-        const found = buffer.indexOf(terminator);
-        if (found !== -1 && found <= MAX_HEADER_BYTES) {
-          const text = shift(found).toString("utf8");
-          shift(terminator.length);
-          return text;
-        }
-        if (buffer.length > MAX_HEADER_BYTES) throw formError(`the end of ${what} within ${MAX_HEADER_BYTES} bytes`);
-        await readMore(what);
-      }
-    },
-    /** Ends the reading of the body. */
-    close: async () => void (await iterator.return?.()),
-  };
 }

@@ -34,6 +34,7 @@ import {
 } from "../../base/schema/index.ts";
 import { checkJsonSize } from "../../base/util/json-size.ts";
 import { loneSurrogateIn } from "../../base/util/lone-surrogate.ts";
+import { messageOf } from "../../base/util/values.ts";
 import { UnreadableBodyError } from "./errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS, type RequestKind } from "./request-limits.ts";
 import { requireValid } from "../../base/util/validation.ts";
@@ -130,7 +131,7 @@ export function readBody<K extends PlainKind>(kind: K, bytes: Uint8Array): JsonB
   try {
     parsed = JSON.parse(text);
   } catch (cause) {
-    const got = text === "" ? "an empty body" : cause instanceof Error ? cause.message : "something else";
+    const got = text === "" ? "an empty body" : messageOf(cause);
     throw new ArgumentError(`Expected a JSON body, got ${got}`, { cause });
   }
   checkFieldLimits(parsed, REQUEST_LIMITS[kind].fields);

@@ -1,4 +1,9 @@
-/** HTTP server. Errors that Node would answer itself with an empty body get the error body of the routes. */
+/**
+ * HTTP server of the service's app: Node's server, whose requests are prepared and wait for a time slice before the app handles them.
+ *
+ * Errors that Node would answer itself with an empty body get the error body of the routes: requests that the parser rejects, timeouts,
+ * `CONNECT`, and unsupported `Expect` headers.
+ */
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { Socket } from "node:net";
@@ -31,12 +36,12 @@ function isProbe({ url = "" }: IncomingMessage): boolean {
   return /^\/(?:health|ready)(?:\?|$)/u.test(url);
 }
 
-/** Returns the client of a request, for its turn: its credential, which is checked later. */
+/** Returns the client of a request, which shares the time slices with other clients: its credential, which is checked later. */
 function clientOf({ headers }: IncomingMessage): string {
   return presentedKey(headers) ?? "";
 }
 
-/** Status and fields of an error response. */
+/** Status and fields of an error response that is written without a route. */
 type Refusal = readonly [ErrorStatus, ErrorBodyFields];
 
 function malformed(problem: string): Refusal {
@@ -113,59 +118,66 @@ export function createHttpServer(
   };
   const listener = getRequestListener(fetch, { errorHandler });
   /** Last response of each connection. */
-  const responses = new WeakMap<Duplex, ServerResponse>();
-  const options = { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false };
+  const lastResponses = new WeakMap<Duplex, ServerResponse>();
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    responses.set(request.socket, response);
+    lastResponses.set(request.socket, response);
     sendRequestId(request, response);
     const preparing = prepare(request);
-    const entering = isProbe(request) ? undefined : slices.enter(newGroup(clientOf(request)));
-    if (preparing === undefined && entering === undefined) {
+    const waiting = isProbe(request) ? undefined : slices.enter(newGroup(clientOf(request)));
+    // Most requests need no wait, and are handled in the same turn of the event loop.
+    if (preparing === undefined && waiting === undefined) {
       void listener(request, response);
       return;
     }
-    void Promise.all([preparing, entering]).then(([refusal]) => {
+    void Promise.all([preparing, waiting]).then(([refusal]) => {
       const answer = refusal instanceof Response ? getRequestListener(() => refusal) : listener;
       // The client may have left meanwhile.
       if (!response.destroyed) void answer(request, response);
     });
   };
+  const options = { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false };
   const server: Server = tls === undefined ? createServer(options, onRequest) : createTlsServer({ ...options, ...tls }, onRequest);
   server.on("connection", () => slices.postpone());
-  answerParserErrors(server, responses);
+  answerParserErrors(server, lastResponses);
   rejectExpectations(server);
-  server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
-    socket.on("error", () => undefined);
-    refuse(socket, [405, { message: "This server is no proxy: it does not support CONNECT", code: "E_METHOD" }]);
-  });
+  rejectConnect(server);
   return server;
 }
 
 /**
  * Answers requests that the parser rejects, and timeouts of requests (`limitSilence`), and closes their connections.
  *
- * @param responses - Last response of each connection. Bytes written to the socket directly would corrupt a response in progress.
+ * @param lastResponses - Last response of each connection. The answer is written to the socket directly, which would corrupt a response in
+ *   progress.
  */
-function answerParserErrors(server: Server, responses: WeakMap<Duplex, ServerResponse>): void {
+function answerParserErrors(server: Server, lastResponses: WeakMap<Duplex, ServerResponse>): void {
   /** Connections with a request that was answered with an error of the parser. */
   const refused = new WeakSet<Duplex>();
   server.on("clientError", (error: NodeJS.ErrnoException & { reason?: unknown }, socket: Socket) => {
     // The further bytes of a rejected request cause further errors of the parser.
     if (refused.has(socket) && error.code?.startsWith("HPE_")) return;
-    const response = responses.get(socket);
-    // The response to a whole request comes before the error of the next one.
-    const isPending = response !== undefined && !response.writableFinished && (response.writableEnded || response.req.complete);
+    const response = lastResponses.get(socket);
     // Bytes between the headers and the end of a response would corrupt it.
-    const isAnswering = response?.headersSent === true && !response.writableEnded;
-    if (error.code === "ECONNRESET" || !socket.writable || isAnswering || refused.has(socket)) {
+    const isInResponse = response?.headersSent === true && !response.writableEnded;
+    if (error.code === "ECONNRESET" || !socket.writable || isInResponse || refused.has(socket)) {
       socket.destroy(error);
       return;
     }
     refused.add(socket);
     const reason = typeof error.reason === "string" && error.reason !== "" ? error.reason : error.message;
     const refusal = PARSER_REFUSALS[error.code ?? ""] ?? malformed(reason);
-    if (isPending) response.once("finish", () => refuse(socket, refusal));
+    // If the last request arrived completely, the error is one of the next request: the response to the last one must be sent first.
+    const isEarlierPending = response !== undefined && !response.writableFinished && (response.writableEnded || response.req.complete);
+    if (isEarlierPending) response.once("finish", () => refuse(socket, refusal));
     else refuse(socket, refusal);
+  });
+}
+
+/** Rejects the method CONNECT, for which Node creates no response. */
+function rejectConnect(server: Server): void {
+  server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
+    socket.on("error", () => undefined);
+    refuse(socket, [405, { message: "This server is no proxy: it does not support CONNECT", code: "E_METHOD" }]);
   });
 }
 

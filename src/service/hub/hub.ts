@@ -145,10 +145,9 @@ async function findCached(repository: Repository, settings: Settings): Promise<s
 /** Returns the directory of a model: verified from the cache, or fetched. */
 async function findOrFetch(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
   const { name, revision } = repository;
-  const folder = modelFolder(repository, settings);
   const cached = await findCached(repository, settings);
   if (cached !== null) {
-    await verifySnapshot(name, folder, cached, settings.logger);
+    await verifySnapshot(name, modelFolder(repository, settings), cached, settings.logger);
     return cached;
   }
   if (settings.isOffline) {
@@ -158,7 +157,7 @@ async function findOrFetch(repository: Repository, settings: Settings, agent: Ag
     );
   }
   try {
-    return await fetchModel(repository, { ...settings, folder, agent });
+    return await fetchModel(repository, settings, agent);
   } catch (error) {
     throw explain(error, repository, settings);
   }
@@ -182,11 +181,18 @@ interface ListedFile {
   readonly sha256: string | null;
 }
 
-/** Fetches a model into the cache and returns its directory. Files that are there already are not fetched again. */
-async function fetchModel(
-  { name, revision }: Repository,
-  { url: hubUrl, token, logger, folder, agent }: Settings & { readonly folder: string; readonly agent: Agent },
-): Promise<string> {
+/** Commit of a repository on the hub. */
+interface RemoteCommit {
+  /** Id of the commit that the revision stands for now. */
+  readonly commit: string;
+  /** All files by path. */
+  readonly files: ReadonlyMap<string, ListedFile>;
+  /** Downloads a file to `target`, and verifies it. */
+  readonly download: (path: string, target: string) => Promise<FileDigest>;
+}
+
+/** Asks the hub for the commit of a revision and for its files. */
+async function findCommit({ name, revision }: Repository, { url: hubUrl, token }: Settings, agent: Agent): Promise<RemoteCommit> {
   // Imported lazily: most services fetch nothing.
   const { modelInfo, listFiles, downloadFile } = await import("@huggingface/hub");
   const fetch = ((input: string, init?: object) =>
@@ -195,46 +201,57 @@ async function fetchModel(
   const { sha: commit } = await modelInfo({ ...common, name, revision, additionalFields: ["sha"] });
   if (!COMMIT.test(commit)) throw new DataError(`The hub says '${commit}' is the commit of '${name}'; expected 40 hexadecimal digits`);
   const repo = { type: "model" as const, name };
-  const listed = new Map<string, ListedFile>();
+  const files = new Map<string, ListedFile>();
   for await (const { type, path, size, lfs } of listFiles({ ...common, repo, revision: commit })) {
-    if (type === "file") listed.set(path, { size: lfs?.size ?? size, sha256: lfs?.oid ?? null });
+    if (type === "file") files.set(path, { size: lfs?.size ?? size, sha256: lfs?.oid ?? null });
   }
-  const wanted = filesToFetch([...listed.keys()]);
+  return {
+    commit,
+    files,
+    async download(path, target) {
+      const blob = await downloadFile({ ...common, repo, path, revision: commit });
+      if (blob === null) throw new DataError(`The hub lists ${path} of '${name}' and does not have it`);
+      return storeDownload(blob, target, files.get(path) ?? { size: blob.size, sha256: null });
+    },
+  };
+}
+
+/** Fetches a model into the cache and returns its directory. Files that are there already are not fetched again. */
+async function fetchModel(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
+  const { name, revision } = repository;
+  const { url, logger } = settings;
+  const folder = modelFolder(repository, settings);
+  const { commit, files, download } = await findCommit(repository, settings, agent);
+  const wanted = filesToFetch([...files.keys()]);
   if ("missing" in wanted) {
     throw new UnsupportedError(
-      `The repository '${name}' on ${hubUrl} has no ${wanted.missing}: expected a model in Hugging Face layout with safetensors weights`,
+      `The repository '${name}' on ${url} has no ${wanted.missing}: expected a model in Hugging Face layout with safetensors weights`,
       { param: "base_model" },
     );
   }
   const directory = join(folder, "snapshots", commit);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await removeAbandoned(join(folder, "snapshots"));
-  logger.info("Fetching a base model", {
-    model: name,
-    revision,
-    commit,
-    bytes: wanted.files.reduce((sum, path) => sum + (listed.get(path)?.size ?? 0), 0),
-  });
-  const download = async (path: string) => {
-    const blob = await downloadFile({ ...common, repo, path, revision: commit });
-    if (blob === null) throw new DataError(`The hub lists ${path} of '${name}' and does not have it`);
-    return storeDownload(blob, join(directory, path), listed.get(path) ?? { size: blob.size, sha256: null });
-  };
-  const digests = await fetchMissing({ folder, commit, files: wanted.files }, download);
+  const bytes = wanted.files.reduce((sum, path) => sum + (files.get(path)?.size ?? 0), 0);
+  logger.info("Fetching a base model", { model: name, revision, commit, bytes });
+  const digests = await fetchMissing({ folder, commit, files: wanted.files }, (path) => download(path, join(directory, path)));
   const missing = await missingFrom(directory);
   if (missing !== null) {
-    throw new UnsupportedError(`The repository '${name}' on ${hubUrl} is not whole: its weights need ${missing}, and it has none`, {
+    throw new UnsupportedError(`The repository '${name}' on ${url} is not whole: its weights need ${missing}, and it has none`, {
       param: "base_model",
     });
   }
   await recordSnapshot(folder, commit, digests);
-  if (revision !== commit) {
-    // Written last, so that a revision with a recorded commit has all its files.
-    const ref = join(folder, "refs", revision);
-    await mkdir(dirname(ref), { recursive: true, mode: 0o700 });
-    await writeDurably(ref, commit);
-  }
+  // Written last, so that a revision with a recorded commit has all its files.
+  if (revision !== commit) await recordCommit(folder, revision, commit);
   return directory;
+}
+
+/** Records the commit of a revision in the cache. */
+async function recordCommit(folder: string, revision: string, commit: string): Promise<void> {
+  const ref = join(folder, "refs", revision);
+  await mkdir(dirname(ref), { recursive: true, mode: 0o700 });
+  await writeDurably(ref, commit);
 }
 
 /** Downloads the files that a snapshot lacks. @returns the digests of all files by name. */

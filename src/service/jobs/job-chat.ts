@@ -1,4 +1,4 @@
-/** Interface between training jobs and the chat of the service, which `start.ts` connects: jobs do not import `service/chat`. */
+/** Interface through which training jobs use the chat of the service: jobs do not import `service/chat`. `app.ts` provides the implementation. */
 import type { ChatCompletion, ChatCompletionRequest } from "../../base/schema/index.ts";
 import type { CallOptions } from "../../engine/port.ts";
 import type { Visibility } from "../store/visibility.ts";

@@ -34,12 +34,15 @@ export async function requireLease(transaction: Store, { id, lease_token: token 
   if (row?.lease_token !== token) throw new LeaseLostError(id);
 }
 
+/** Requests to cancel or pause a job, as its row records them. */
+type JobRequests = Pick<JobRow, "cancel_requested" | "is_paused">;
+
 /** Callbacks of a lease that is kept. */
 interface LeaseWatcher {
   /** Called once if the lease is lost. */
   readonly onLost: () => void;
-  /** Called after each renewal, with the requests to cancel or pause that are recorded in the job's row. */
-  readonly onRequests: (requests: Pick<JobRow, "cancel_requested" | "is_paused">) => void;
+  /** Called after each renewal. */
+  readonly onRequests: (requests: JobRequests) => void;
 }
 
 /** Leases of one process. On a database that only this process uses, leases do not expire and are not renewed. */
@@ -79,39 +82,11 @@ export class JobLeases {
   }
 
   /** Renews the lease of a claimed job until it is lost or the returned function is called. */
-  keep(job: JobRow, { onLost, onRequests }: LeaseWatcher): () => void {
+  keep(job: JobRow, watcher: LeaseWatcher): () => void {
     if (!this.isShared) return () => undefined;
-    let isStopped = false;
-    const stop = () => {
-      isStopped = true;
-      clearTimeout(expiryTimer);
-      clearTimeout(renewalTimer);
-    };
-    const lose = () => {
-      if (isStopped) return;
-      stop();
-      onLost();
-    };
-    let expiryTimer = setTimeout(lose, this.#leaseMs);
-    let renewalTimer: NodeJS.Timeout;
-    const renew = async (): Promise<void> => {
-      const startedMs = performance.now();
-      try {
-        const requests = await this.#renew(job, this.#leaseMs);
-        if (isStopped) return;
-        if (requests === undefined) return lose();
-        clearTimeout(expiryTimer);
-        // The database computes the expiry after the renewal has started, so counting from its start does not overestimate the lease.
-        expiryTimer = setTimeout(lose, this.#leaseMs - (performance.now() - startedMs));
-        onRequests(requests);
-      } catch (error) {
-        if (!isStopped) this.#logger.warn("The lease of a training job could not be renewed", { job: job.id, error: messageOf(error) });
-      }
-      if (!isStopped) schedule();
-    };
-    const schedule = () => (renewalTimer = setTimeout(() => void renew(), Math.min(MAX_RENEWAL_MS, this.#leaseMs / 4)));
-    schedule();
-    return stop;
+    const renew = () => this.#renew(job, this.#leaseMs);
+    const kept = new KeptLease({ jobId: job.id, leaseMs: this.#leaseMs, renew, watcher, logger: this.#logger });
+    return () => kept.stop();
   }
 
   /** Ends the lease of a running job, so that another process resumes it at once. A failure only delays this until the lease expires. */
@@ -121,7 +96,7 @@ export class JobLeases {
   }
 
   /** Sets the lease to expire in `leaseMs`. Returns the recorded requests; undefined if this process does not hold the lease. */
-  async #renew({ id, lease_token: token }: JobRow, leaseMs: number): Promise<Pick<JobRow, "cancel_requested" | "is_paused"> | undefined> {
+  async #renew({ id, lease_token: token }: JobRow, leaseMs: number): Promise<JobRequests | undefined> {
     const nowMs = await currentMs(this.#store, this.#store);
     return this.#store
       .updateTable("jobs")
@@ -131,5 +106,72 @@ export class JobLeases {
       .where("status", "=", "running")
       .returning(["cancel_requested", "is_paused"])
       .executeTakeFirst();
+  }
+}
+
+/** Parts of a {@link KeptLease}. */
+interface KeptLeaseOptions {
+  readonly jobId: string;
+  readonly leaseMs: number;
+  /** Renews the lease in the database. Resolves to undefined if this process does not hold it. */
+  readonly renew: () => Promise<JobRequests | undefined>;
+  readonly watcher: LeaseWatcher;
+  readonly logger: ServiceLogger;
+}
+
+/** Renews one lease at intervals, from its construction until the lease is lost or {@link stop} is called. */
+class KeptLease {
+  readonly #options: KeptLeaseOptions;
+  #isStopped = false;
+  #expiryTimer: NodeJS.Timeout;
+  #renewalTimer: NodeJS.Timeout;
+
+  constructor(options: KeptLeaseOptions) {
+    this.#options = options;
+    this.#expiryTimer = this.#loseIn(options.leaseMs);
+    this.#renewalTimer = this.#renewLater();
+  }
+
+  /** Ends the renewals. No callback is called after this. */
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#expiryTimer);
+    clearTimeout(this.#renewalTimer);
+  }
+
+  #loseIn(ms: number): NodeJS.Timeout {
+    return setTimeout(() => this.#lose(), ms);
+  }
+
+  #lose(): void {
+    if (this.#isStopped) return;
+    this.stop();
+    this.#options.watcher.onLost();
+  }
+
+  #renewLater(): NodeJS.Timeout {
+    return setTimeout(() => void this.#renew(), Math.min(MAX_RENEWAL_MS, this.#options.leaseMs / 4));
+  }
+
+  async #renew(): Promise<void> {
+    const { jobId, logger } = this.#options;
+    try {
+      await this.#renewOnce();
+    } catch (error) {
+      if (!this.#isStopped) logger.warn("The lease of a training job could not be renewed", { job: jobId, error: messageOf(error) });
+    }
+    if (!this.#isStopped) this.#renewalTimer = this.#renewLater();
+  }
+
+  async #renewOnce(): Promise<void> {
+    const { leaseMs, renew, watcher } = this.#options;
+    const startedMs = performance.now();
+    const requests = await renew();
+    if (this.#isStopped) return;
+    if (requests === undefined) return this.#lose();
+    clearTimeout(this.#expiryTimer);
+    // The database computes the expiry after the renewal has started, so counting from its start does not overestimate the lease.
+    this.#expiryTimer = this.#loseIn(leaseMs - (performance.now() - startedMs));
+    watcher.onRequests(requests);
   }
 }

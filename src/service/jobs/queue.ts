@@ -1,27 +1,28 @@
 /**
- * Queue of training jobs. Its loop takes one job at a time and waits for disk space. `runJob` then runs the job and commits its success;
- * the queue records every other outcome.
+ * Queue of training jobs. Its loop takes one job at a time and waits for disk space. `runJob` then runs the job and commits its success; the
+ * queue decides about every other outcome, and `JobOutcomes` records it.
+ *
+ * Requests to cancel, pause or resume a job change its row, and the job itself if this process runs it.
  */
-import { traceOf, logFailure } from "../common/logger.ts";
-import { EngineError, UnavailableError } from "../../base/errors.ts";
+import { traceOf } from "../common/logger.ts";
+import { UnavailableError } from "../../base/errors.ts";
 import type { JobObserver } from "../observability/observer.ts";
+import { deferred } from "../../base/util/deferred.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
-import { appendEvent, getJob } from "../store/jobs.ts";
+import { getJob } from "../store/jobs.ts";
 import { DatabaseUnavailableError } from "../store/database-errors.ts";
 import type { JobRow } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
-import type { NewEvent } from "./states.ts";
-import { removeJobFiles } from "../training-data/job-files.ts";
-import { requestCancel, requeueNow, requireCancellable, settleCancelled, settleFailed } from "./endings.ts";
+import { requestCancel, requireCancellable, settleCancelled } from "./endings.ts";
+import { JobOutcomes, requeue } from "./job-outcomes.ts";
 import { observeRun, reportEnd } from "./observed.ts";
-import { LeaseLostError, requireLease } from "./leases.ts";
+import { LeaseLostError } from "./leases.ts";
 import { JobPaused, pauseEvent, requestPause, requestResume } from "./pause.ts";
 import { StorageError } from "../storage/errors.ts";
 import { runJob, type RunContext } from "./run-job.ts";
 import { abortCancelled, keepLease, settledWithin, STOP_PATIENCE_MS, type RunningJob } from "./running-job.ts";
-import { TrainerDeaths } from "./trainer-deaths.ts";
+import { SpaceWait } from "./space-wait.ts";
 import { messageOf } from "../../base/util/values.ts";
-import { transact } from "../store/database.ts";
 
 /** Milliseconds until the queue retries jobs after a failure to record their end. */
 const RETRY_MS = 60_000;
@@ -33,12 +34,12 @@ const POLL_MS = 1000;
 /** Job queue. Jobs run one at a time: entities take turns, and the jobs of an entity run in order of creation. */
 export class JobQueue {
   readonly #context: RunContext;
-  readonly #trainerDeaths = new TrainerDeaths();
+  readonly #spaceWait: SpaceWait;
+  readonly #outcomes: JobOutcomes;
+  /** Job that this process runs; null while it runs none. */
   #running: RunningJob | null = null;
   /** Loop that runs the jobs; null while it does not run. */
   #jobLoop: Promise<void> | null = null;
-  /** Controller that ends the current wait for disk space; null while there is none. */
-  #spaceWait: AbortController | null = null;
   /** Whether {@link wake} was called since the loop last looked for jobs. */
   #isWoken = false;
   #isClosed = false;
@@ -49,6 +50,8 @@ export class JobQueue {
 
   constructor(context: RunContext) {
     this.#context = context;
+    this.#spaceWait = new SpaceWait(context.space);
+    this.#outcomes = new JobOutcomes(context, this.#spaceWait);
   }
 
   /** Wakes long polls about jobs. */
@@ -91,28 +94,29 @@ export class JobQueue {
    * @throws ConflictError `E_CONFLICT` if the job has already succeeded or failed.
    */
   async cancel({ id }: JobRow): Promise<JobRow> {
-    const job = await this.#context.space.freeing(() => requestCancel(this.#context.store, id));
+    const { store, space, leases } = this.#context;
+    const job = await space.freeing(() => requestCancel(store, id));
     if (job.status === "cancelled") {
-      await this.#cleanUp(job.id);
+      await this.#outcomes.cleanUp(job.id);
       this.changes.notify();
       return job;
     }
     const running = this.#running;
     if (running?.jobId === job.id) {
       abortCancelled(running);
-      this.#spaceWait?.abort();
+      this.#spaceWait.end();
       await settledWithin(running);
-    } else if (await this.#context.leases.isHeldElsewhere(this.#context.store, job)) {
+    } else if (await leases.isHeldElsewhere(store, job)) {
       // The process that runs the job reads the request when it renews the lease.
       await this.#waitUntilStoppedElsewhere(job.id);
     } else {
       // The job is not running: it has just ended, waits for disk space, or its end could not be recorded.
-      await this.#context.space.freeing(() => settleCancelled(this.#context.store, job.id, null));
-      await this.#cleanUp(job.id);
-      this.#spaceWait?.abort();
+      await space.freeing(() => settleCancelled(store, job.id, null));
+      await this.#outcomes.cleanUp(job.id);
+      this.#spaceWait.end();
       this.changes.notify();
     }
-    const jobAfterWait = await getJob(this.#context.store, job.id);
+    const jobAfterWait = await getJob(store, job.id);
     requireCancellable(jobAfterWait);
     return jobAfterWait;
   }
@@ -125,20 +129,21 @@ export class JobQueue {
    * @throws ConflictError `E_CONFLICT` if the job is over.
    */
   async pause({ id }: JobRow): Promise<JobRow> {
-    const job = await this.#context.space.freeing(() => requestPause(this.#context.store, id));
+    const { store, space, leases } = this.#context;
+    const job = await space.freeing(() => requestPause(store, id));
     const running = this.#running;
     if (running?.jobId === job.id) {
       running.isPausing = true;
       await settledWithin(running);
-    } else if (await this.#context.leases.isHeldElsewhere(this.#context.store, job)) {
+    } else if (await leases.isHeldElsewhere(store, job)) {
       await this.#waitUntilStoppedElsewhere(job.id);
     } else if (job.status === "running") {
       // No process runs the job: it waits for disk space or for the storage.
-      await this.#context.space.freeing(() => this.#requeue(job.id, null, pauseEvent(new JobPaused(job.committed_steps))));
-      this.#spaceWait?.abort();
+      await space.freeing(() => requeue(store, job.id, { claimed: null, event: pauseEvent(new JobPaused(job.committed_steps)) }));
+      this.#spaceWait.end();
     }
     this.changes.notify();
-    return getJob(this.#context.store, job.id);
+    return getJob(store, job.id);
   }
 
   /**
@@ -167,7 +172,7 @@ export class JobQueue {
     if (this.#pollTimer !== null) clearInterval(this.#pollTimer);
     this.changes.notify();
     this.#running?.controller.abort(new DOMException("The service is stopping", "AbortError"));
-    this.#spaceWait?.abort();
+    this.#spaceWait.close();
     await this.#jobLoop;
   }
 
@@ -182,43 +187,61 @@ export class JobQueue {
       const stuck = new Set<string>();
       let shortages = 0;
       for (;;) {
-        // The job is read again after the wait: it may have been cancelled, or claimed by another process.
-        if ((await this.#context.leases.next(stuck)) !== undefined) await this.#waitForSpace(shortages);
-        const job = await this.#context.leases.next(stuck);
-        if (job === undefined || this.#isClosed) break;
+        const job = await this.#nextJob(stuck, shortages);
+        if (job === undefined) break;
         const observed = await observeRun(this.#context, job);
-        const isOver = await this.#runOne(job, observed).catch((error: unknown) => {
-          // The job resumes from its last committed step once the database can be reached.
-          if (error instanceof DatabaseUnavailableError) throw error;
-          if (error instanceof LeaseLostError) {
-            this.#context.logger.warn("A training job continues in another process, or has ended there", { job: job.id });
-            return true;
-          }
-          stuck.add(job.id);
-          this.#context.logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
-          return true;
+        const mustRunAgain = await this.#runOne(job, observed).catch((error: unknown) => {
+          this.#logUnrecorded(job, error);
+          if (!(error instanceof LeaseLostError)) stuck.add(job.id);
+          return false;
         });
         if (observed !== null) await reportEnd(this.#context, job, observed);
-        shortages = isOver ? 0 : shortages + 1;
+        shortages = mustRunAgain ? shortages + 1 : 0;
       }
       if (stuck.size > 0) this.#wakeLater(RETRY_MS);
     }
   }
 
+  /** Returns the next job once there is disk space for it; undefined without one, and once the queue is closed. */
+  async #nextJob(except: ReadonlySet<string>, shortages: number): Promise<JobRow | undefined> {
+    const { leases } = this.#context;
+    if ((await leases.next(except)) === undefined) return undefined;
+    await this.#spaceWait.wait(shortages);
+    // Read again after the wait: the job may have been cancelled, or claimed by another process.
+    const job = await leases.next(except);
+    return this.#isClosed ? undefined : job;
+  }
+
+  /** Logs that the outcome of a job was not recorded. @throws the error if the database cannot be reached, which ends the loop. */
+  #logUnrecorded(job: JobRow, error: unknown): void {
+    // The job resumes from its last committed step once the database can be reached.
+    if (error instanceof DatabaseUnavailableError) throw error;
+    const { logger } = this.#context;
+    if (error instanceof LeaseLostError) logger.warn("A training job continues in another process, or has ended there", { job: job.id });
+    else logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
+  }
+
   /**
    * Runs one job and records its outcome.
    *
-   * @returns false if the job ran out of disk space, or cannot reach the storage, and must run again.
+   * @returns whether the job must run again, because it ran out of disk space or cannot reach the storage.
    * @throws LeaseLostError if another process has the job.
    * @throws DatabaseUnavailableError if the outcome cannot be recorded now.
    */
   async #runOne(job: JobRow, observed: JobObserver | null): Promise<boolean> {
     const controller = new AbortController();
-    let settle: () => void = () => undefined;
-    const settled = new Promise<void>((resolve) => (settle = resolve));
+    const settled = deferred<void>();
     // A request that is in the row already was made earlier, but a full disk or a shutdown prevented recording the end of the job.
     const isCancelled = job.cancel_requested === 1;
-    const running: RunningJob = { jobId: job.id, controller, isCancelled, isPausing: false, claimed: null, isLost: false, settled };
+    const running: RunningJob = {
+      jobId: job.id,
+      controller,
+      settled: settled.promise,
+      isCancelled,
+      isPausing: false,
+      claimed: null,
+      isLost: false,
+    };
     this.#running = running;
     let stopRenewing: () => void = () => undefined;
     try {
@@ -229,13 +252,13 @@ export class JobQueue {
         isPausing: () => running.isPausing,
         observed,
       });
-      return true;
+      return false;
     } catch (error) {
       return await this.#settleError(running, error);
     } finally {
       stopRenewing();
       this.#running = null;
-      settle();
+      settled.resolve();
       this.changes.notify();
     }
   }
@@ -247,21 +270,21 @@ export class JobQueue {
     // A shutdown leaves the row at `running`; the next start resumes the job.
     if (this.#isClosed && !running.isCancelled) {
       if (claimed !== null) await this.#context.leases.release(claimed);
-      return true;
+      return false;
     }
     if (error instanceof DatabaseUnavailableError || error instanceof LeaseLostError) throw error;
-    if (running.isCancelled) await this.#recordEnd(running, () => settleCancelled(this.#context.store, jobId, claimed));
-    else if (error instanceof JobPaused) await this.#recordOutcome(running, () => this.#requeue(jobId, claimed, pauseEvent(error)));
+    if (running.isCancelled) await this.#outcomes.cancelled(running);
+    else if (error instanceof JobPaused) await this.#outcomes.paused(running, error);
     else if (isNoSpace(error) || error instanceof StorageError) {
       const problem = isNoSpace(error) ? "ran out of disk space" : "cannot reach the storage of its files";
       this.#context.logger.warn(`A training job ${problem}; it waits and resumes from its last committed step`, {
         job: jobId,
         error: messageOf(error),
       });
-      return false;
-    } else if (error instanceof UnavailableError) await this.#resumeOrFail(running, error);
-    else await this.#fail(running, error);
-    return true;
+      return true;
+    } else if (error instanceof UnavailableError) await this.#outcomes.trainerDied(running, error);
+    else await this.#outcomes.failed(running, error);
+    return false;
   }
 
   /** Waits up to {@link STOP_PATIENCE_MS} until a job that another process runs has stopped. */
@@ -272,78 +295,9 @@ export class JobQueue {
     }
   }
 
-  /** Commits the outcome of a job with `settle`. Waits for disk space if there is not even enough for the database. */
-  async #recordOutcome(running: RunningJob, settle: () => Promise<unknown>): Promise<void> {
-    for (let shortages = 1; ; shortages++) {
-      try {
-        // The job may have been cancelled during the wait.
-        await this.#context.space.freeing(() =>
-          running.isCancelled ? settleCancelled(this.#context.store, running.jobId, running.claimed) : settle(),
-        );
-        return;
-      } catch (error) {
-        if (!isNoSpace(error) || this.#isClosed) throw error;
-        this.#context.logger.warn("The end of a training job waits for disk space to be recorded", { job: running.jobId });
-        await this.#waitForSpace(shortages);
-      }
-    }
-  }
-
-  /** Commits the end of a job with `settle`, and removes the files of the job. */
-  async #recordEnd(running: RunningJob, settle: () => Promise<unknown>): Promise<void> {
-    await this.#recordOutcome(running, settle);
-    await this.#cleanUp(running.jobId);
-  }
-
-  /** Waits for disk space, or until {@link cancel} or {@link close} ends the wait. `failures` counts shortages in a row. */
-  async #waitForSpace(failures: number): Promise<void> {
-    this.#spaceWait = new AbortController();
-    await this.#context.space.waitForSpace({ failures, signal: this.#isClosed ? AbortSignal.abort() : this.#spaceWait.signal });
-    this.#spaceWait = null;
-  }
-
   /** Wakes the queue after `ms`, and keeps the poll timer from waking it earlier. */
   #wakeLater(ms: number): void {
     this.#quietUntilMs = performance.now() + ms;
     setTimeout(() => this.wake(), ms).unref();
-  }
-
-  /** Ends a job as failed. */
-  async #fail(running: RunningJob, error: unknown): Promise<void> {
-    this.#context.logger.error("A training job failed", { job: running.jobId, error: traceOf(error) });
-    const claimed = running.claimed ?? (await getJob(this.#context.store, running.jobId));
-    await this.#recordEnd(running, () => settleFailed(this.#context.store, claimed, error));
-  }
-
-  /** Requeues a job after a trainer crash. The job resumes from its last committed step, unless it has reached `maxJobAttempts`. */
-  async #resumeOrFail(running: RunningJob, error: UnavailableError): Promise<void> {
-    const { jobId } = running;
-    const count = this.#trainerDeaths.record(await getJob(this.#context.store, jobId));
-    if (count >= this.#context.limits.maxJobAttempts) {
-      const message = `The trainer died ${count} times during the job, which made no progress in between. Send less data at once, or give the service more memory. The last death: ${error.message}`;
-      await this.#fail(running, new EngineError(message, { cause: error }));
-      return;
-    }
-    this.#context.logger.warn("The trainer died during a training job; the job resumes from its last committed step", {
-      job: jobId,
-      deaths: count,
-    });
-    await this.#recordOutcome(running, () => this.#requeue(jobId, running.claimed));
-  }
-
-  /** Returns a running job to the queue, and appends an event if one is given. `claimed` is null if no process runs the job. */
-  #requeue(jobId: string, claimed: JobRow | null, event?: NewEvent): Promise<void> {
-    return transact(this.#context.store, async (transaction) => {
-      if (claimed !== null) await requireLease(transaction, claimed);
-      await requeueNow(transaction, await getJob(transaction, jobId));
-      if (event !== undefined) await appendEvent(transaction, jobId, event);
-    });
-  }
-
-  /** Frees the cached batch and removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
-  async #cleanUp(jobId: string): Promise<void> {
-    const { data, storage, logger } = this.#context;
-    data.forget(jobId);
-    await removeJobFiles(storage, jobId).catch(logFailure(logger, "A training job's files could not be removed", { job: jobId }));
   }
 }

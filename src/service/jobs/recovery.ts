@@ -175,34 +175,53 @@ async function sweepProgress({ quarantine, isSettled }: Sweep, path: string, job
  *
  * @returns the number of removed files.
  */
-async function sweepCheckpoints({ store, directory, quarantine, logger, isSettled }: Sweep): Promise<number> {
+async function sweepCheckpoints(sweep: Sweep): Promise<number> {
+  const { directory, isSettled } = sweep;
   let removed = 0;
-  for (const ids of chunksOf(await entriesOf(directory.checkpoints), NAMES_AT_ONCE)) {
-    const rows = await store
-      .selectFrom("checkpoints")
-      .select(["id", "model_id", "step", "state_dir", "optimizer_kind"])
-      .where("state_dir", "is not", null)
-      .where("model_id", "in", ids)
-      .execute();
-    const optimizerKinds = new Map<string, CheckpointRow["optimizer_kind"]>();
-    for (const row of rows) {
-      const path = findStoredState(row);
-      if (path !== null) optimizerKinds.set(join(directory.root, path), row.optimizer_kind);
-      else logger.error("A checkpoint names files outside of its directory", { checkpoint: row.id, state_dir: row.state_dir });
-    }
-    const models = await store.selectFrom("models").select("id").where("id", "in", ids).execute();
-    const modelIds = new Set(models.map(({ id }) => id));
-    for (const id of ids) {
-      const modelPath = join(directory.checkpoints, id);
-      const candidates = modelIds.has(id) ? (await entriesOf(modelPath)).map((name) => join(modelPath, name)) : [modelPath];
-      const unknownPaths = candidates.filter((path) => !optimizerKinds.has(path));
-      for (const path of unknownPaths) if (await isSettled(path)) await quarantine.add(path);
-    }
+  for (const modelIds of chunksOf(await entriesOf(directory.checkpoints), NAMES_AT_ONCE)) {
+    const optimizerKinds = await optimizerKindsByPath(sweep, modelIds);
+    await quarantineUnknownStates(sweep, modelIds, optimizerKinds);
     for (const [path, kind] of optimizerKinds) {
       if (kind === null) removed += await removeEntries(path, (name) => name === OPTIMIZER_FILE, isSettled);
     }
   }
   return removed;
+}
+
+/** Optimizer kinds of checkpoints by the paths of their directories; null for a checkpoint without an optimizer state. */
+type OptimizerKinds = ReadonlyMap<string, CheckpointRow["optimizer_kind"]>;
+
+/** Returns the optimizer kinds of all checkpoints of models that have files. */
+async function optimizerKindsByPath({ store, directory, logger }: Sweep, modelIds: readonly string[]): Promise<OptimizerKinds> {
+  const rows = await store
+    .selectFrom("checkpoints")
+    .select(["id", "model_id", "step", "state_dir", "optimizer_kind"])
+    .where("state_dir", "is not", null)
+    .where("model_id", "in", modelIds)
+    .execute();
+  const kinds = new Map<string, CheckpointRow["optimizer_kind"]>();
+  for (const row of rows) {
+    const path = findStoredState(row);
+    if (path !== null) kinds.set(join(directory.root, path), row.optimizer_kind);
+    else logger.error("A checkpoint names files outside of its directory", { checkpoint: row.id, state_dir: row.state_dir });
+  }
+  return kinds;
+}
+
+/** Quarantines the directories of unknown models, and in those of known models each directory that is no checkpoint's. */
+async function quarantineUnknownStates(
+  { store, directory, quarantine, isSettled }: Sweep,
+  directoryNames: readonly string[],
+  knownStates: OptimizerKinds,
+): Promise<void> {
+  const models = await store.selectFrom("models").select("id").where("id", "in", directoryNames).execute();
+  const modelIds = new Set(models.map(({ id }) => id));
+  for (const name of directoryNames) {
+    const modelPath = join(directory.checkpoints, name);
+    const candidates = modelIds.has(name) ? (await entriesOf(modelPath)).map((step) => join(modelPath, step)) : [modelPath];
+    const unknownPaths = candidates.filter((path) => !knownStates.has(path));
+    for (const path of unknownPaths) if (await isSettled(path)) await quarantine.add(path);
+  }
 }
 
 /** Quarantines token reports of unknown jobs. A report is the file `<job id>.json`. */

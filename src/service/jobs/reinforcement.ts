@@ -126,34 +126,36 @@ async function sampleStep(
   inputs: ReinforcementInputs,
   { model, number }: { readonly model: string; readonly number: number },
 ): Promise<StepRollouts> {
-  const { rows, config } = inputs;
-  const { batch_size: batchSize, group_size: groupSize, seed } = config.reinforcement;
-  const stepsPerEpoch = Math.ceil(rows.length / batchSize);
+  const { group_size: groupSize, seed } = inputs.config.reinforcement;
   const stepIndex = number - 1;
-  const epoch = Math.floor(stepIndex / stepsPerEpoch);
-  const order = shuffledIndices(rows.length, BigInt(seed), epoch);
-  const start = (stepIndex % stepsPerEpoch) * batchSize;
-  const rowIndices = order.slice(start, start + batchSize);
+  const rowIndices = rowsOfStep(inputs, stepIndex);
   const plans = rowIndices.flatMap((index): PlannedSample[] => {
-    const row = itemAt(rows, index);
+    const row = itemAt(inputs.rows, index);
     return Array.from({ length: groupSize }, (_, sample) => ({ row, seed: sampleSeed(seed, ["train", stepIndex, index, sample]) }));
   });
   const rollouts = await play(scope, inputs, { model, plans });
   const failures = await reportFailures(scope, rollouts, { key: `grader:${number}`, what: `step ${number}` });
   // The rollouts have the order of the plans: `groupSize` per row.
-  const groups = rowIndices.map((index, position): TrajectoryGroup => {
-    const groupRollouts = rollouts.slice(position * groupSize, (position + 1) * groupSize);
-    return {
-      trajectories: scoredTrajectories(groupRollouts),
-      exceptions: groupRollouts.flatMap(({ failure }) =>
-        failure === null ? [] : [{ type: failure.name, message: failure.message, traceback: "" }],
-      ),
-      metadata: { row: index },
-      metrics: {},
-      logs: [],
-    };
-  });
+  const groups = rowIndices.map((index, position) => groupOf(index, rollouts.slice(position * groupSize, (position + 1) * groupSize)));
   return { groups, failures };
+}
+
+/** Returns the indices of the rows in the batch of a step. `stepIndex` counts from 0 over all epochs. */
+function rowsOfStep({ rows, config }: ReinforcementInputs, stepIndex: number): number[] {
+  const { batch_size: batchSize, seed } = config.reinforcement;
+  const stepsPerEpoch = Math.ceil(rows.length / batchSize);
+  const epoch = Math.floor(stepIndex / stepsPerEpoch);
+  const order = shuffledIndices(rows.length, BigInt(seed), epoch);
+  const start = (stepIndex % stepsPerEpoch) * batchSize;
+  return order.slice(start, start + batchSize);
+}
+
+/** Returns the rollouts of a row as a group: the scored ones as trajectories, the others as exceptions. */
+function groupOf(row: number, rollouts: readonly GradedRollout[]): TrajectoryGroup {
+  const exceptions = rollouts.flatMap(({ failure }) =>
+    failure === null ? [] : [{ type: failure.name, message: failure.message, traceback: "" }],
+  );
+  return { trajectories: scoredTrajectories(rollouts), exceptions, metadata: { row }, metrics: {}, logs: [] };
 }
 
 /** Samples and grades rollouts with the weights named `model`. */

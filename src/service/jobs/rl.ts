@@ -11,7 +11,7 @@ import { useGroups } from "../training-data/job-files.ts";
 import { requireFiniteStep, requireFiniteLoss, requireFiniteNorm, requireUsableModel } from "./finite-step.ts";
 import { warnOfMissingTokens } from "./missing-tokens.ts";
 import { deviceMetrics, knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
-import { computeGradient } from "./rl-gradient.ts";
+import { computeGradient, type RlGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
 import type { JobScope } from "./run-job.ts";
 import type { Trained } from "./states.ts";
@@ -62,15 +62,7 @@ export async function trainBatch(scope: JobScope, batch: RlBatch, step: string):
   const { context, handle, base, checkpoint, signal } = scope;
   const { engine } = context;
   const startedMs = performance.now();
-  const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
-  const trained = await requireFiniteStep(step, async () => {
-    const gradient = await computeGradient({ engine, handle, signal, reference }, batch);
-    requireFiniteLoss(gradient.metrics);
-    const { gradNorm: norm } = await engine.optimStep(handle, batch.adam, { signal });
-    requireFiniteNorm(norm);
-    return { ...gradient, gradNorm: norm };
-  });
-  const { logprobs, metrics: lossMetrics, kl, gradNorm } = trained;
+  const { logprobs, metrics: lossMetrics, kl, gradNorm } = await requireFiniteStep(step, () => optimize(scope, batch));
   const seconds = (performance.now() - startedMs) / 1000;
   await requireFiniteStep(step, () =>
     requireUsableModel({ engine, handle, vocabularySize: base.vocabularySize, signal }, batch.rows, logprobs),
@@ -101,6 +93,18 @@ export async function trainBatch(scope: JobScope, batch: RlBatch, step: string):
     }),
   );
   return { logprobs, metrics };
+}
+
+/** Computes the gradient of a batch and applies it. @throws NonFiniteError `E_NON_FINITE` for a loss or norm that is not finite. */
+async function optimize(scope: JobScope, batch: RlBatch): Promise<RlGradient & { readonly gradNorm: number }> {
+  const { context, handle, signal } = scope;
+  const { engine } = context;
+  const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
+  const gradient = await computeGradient({ engine, handle, signal, reference }, batch);
+  requireFiniteLoss(gradient.metrics);
+  const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });
+  requireFiniteNorm(gradNorm);
+  return { ...gradient, gradNorm };
 }
 
 /**

@@ -34,6 +34,11 @@ export async function tokenAccuracy(
 ): Promise<number | null> {
   const policy = await engine.publish(handle, { signal });
   const maxTokens = base.contextLength - 1;
+  /** Returns the scores of the tokens of a prompt, without its first token. */
+  const score = async (prompt: Int32Array): Promise<readonly PromptToken[]> => {
+    for await (const { prompt: scored } of engine.sample(policy, prompt, SCORING, { signal })) return scored ?? [];
+    return [];
+  };
   let correctCount = 0;
   let trainedCount = 0;
   try {
@@ -55,10 +60,4 @@ export async function tokenAccuracy(
     await engine.release(policy).catch(logFailure(logger, "The weights of a validation could not be released", { job: job.id }));
   }
   return trainedCount === 0 ? null : correctCount / trainedCount;
-
-  /** Returns the scores of the tokens of a prompt, without its first token. */
-  async function score(prompt: Int32Array): Promise<readonly PromptToken[]> {
-    for await (const { prompt: scored } of engine.sample(policy, prompt, SCORING, { signal })) return scored ?? [];
-    return [];
-  }
 }

@@ -4,6 +4,7 @@ import type { Logprobs, Row } from "../../engine/port.ts";
 import { DataCorruptedError, DataError, NotFoundError } from "../../base/errors.ts";
 import type { RowSource } from "../../learner/index.ts";
 import type { TrainedTokens, TrainedTrajectory } from "../../base/schema/index.ts";
+import { getOrInsert, itemAt } from "../../base/util/values.ts";
 import { readRegularFileBytes } from "../../base/util/regular-file.ts";
 import { runStepsInSlices, type Steps } from "../../base/util/steps.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
@@ -16,8 +17,7 @@ import type { JobRow } from "../store/tables.ts";
 import { isMissingFile } from "../../base/util/file-system-error.ts";
 
 /**
- * Returns, for each turn, its advantage and the trainer's log-probability of every sampled token before the step; null for a token that was
- * not trained. If the trained tokens of a turn have different advantages, the turn has their mean, and also one advantage per token.
+ * Returns the report of a batch: for each turn, its advantage, and the trainer's log-probability of every sampled token before the step.
  *
  * @param sources - Origin of each row: its trajectory, and the positions of its turns.
  * @param logprobs - Log-probabilities of the trainer, per row.
@@ -25,26 +25,30 @@ import { isMissingFile } from "../../base/util/file-system-error.ts";
 export function tokenReport(sources: readonly RowSource[], rows: readonly Row[], logprobs: readonly Logprobs[]): TrainedTokens {
   const trajectories = new Map<string, TrainedTrajectory>();
   for (const [index, { group, trajectory, turns }] of sources.entries()) {
-    const key = `${group}.${trajectory}`;
-    const entry = trajectories.get(key) ?? { group, trajectory, turns: [] };
-    trajectories.set(key, entry);
-    const row = rows[index];
-    const isTrained = (t: number) => (row?.weights[t] ?? 0) !== 0;
-    for (const { turn, start, length } of turns) {
-      const positions = Array.from({ length }, (_, offset) => start + offset);
-      const advantages = positions.map((t) => row?.advantages?.[t] ?? 0);
-      const trainedAdvantages = advantages.filter((_, offset) => isTrained(start + offset));
-      const isUniform = trainedAdvantages.every((advantage) => advantage === trainedAdvantages[0]);
-      const mean = trainedAdvantages.reduce((sum, advantage) => sum + advantage, 0) / trainedAdvantages.length;
-      entry.turns.push({
-        turn,
-        advantage: isUniform ? (trainedAdvantages[0] ?? 0) : mean,
-        ...(isUniform ? {} : { advantages }),
-        logprobs: positions.map((t) => (isTrained(t) ? (logprobs[index]?.[t] ?? 0) : null)),
-      });
-    }
+    const entry = getOrInsert(trajectories, `${group}.${trajectory}`, () => ({ group, trajectory, turns: [] }));
+    for (const turn of turns) entry.turns.push(reportTurn(turn, itemAt(rows, index), itemAt(logprobs, index)));
   }
   return { object: "list", data: [...trajectories.values()] };
+}
+
+/**
+ * Returns the report of a turn. The log-probability of a token that was not trained is null. If the trained tokens have different advantages,
+ * the turn has their mean, and also one advantage per token.
+ */
+function reportTurn({ turn, start, length }: RowSource["turns"][number], row: Row, logprobs: Logprobs): TrainedTrajectory["turns"][number] {
+  const positions = Array.from({ length }, (_, offset) => start + offset);
+  const isTrained = (t: number) => (row.weights[t] ?? 0) !== 0;
+  const advantageAt = (t: number) => row.advantages?.[t] ?? 0;
+  const trainedAdvantages = positions.filter(isTrained).map(advantageAt);
+  const [firstAdvantage = 0] = trainedAdvantages;
+  const isUniform = trainedAdvantages.every((advantage) => advantage === firstAdvantage);
+  const mean = trainedAdvantages.reduce((sum, advantage) => sum + advantage, 0) / trainedAdvantages.length;
+  return {
+    turn,
+    advantage: isUniform ? firstAdvantage : mean,
+    ...(isUniform ? {} : { advantages: positions.map(advantageAt) }),
+    logprobs: positions.map((t) => (isTrained(t) ? (logprobs[t] ?? 0) : null)),
+  };
 }
 
 /** Serializes a report as JSON, and yields after each trajectory: a report may take long. */
@@ -78,7 +82,7 @@ export async function writeTokenReport({ directory, storage }: ReportContext, jo
  * @throws NotFoundError `E_NOT_FOUND` if the job has no report.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
-export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<Buffer> {
+export async function readTokenReport(directory: DataDirectory, files: Pick<StoredFiles, "useJobFile">, job: JobRow): Promise<Buffer> {
   const subject = `The token report of training job '${job.id}'`;
   try {
     return await files.useJobFile(job, storedReport(job.id), subject, () =>

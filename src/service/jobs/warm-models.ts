@@ -34,7 +34,7 @@ export function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<st
 /** Options of {@link WarmModels}. */
 export interface WarmModelsOptions {
   readonly engine: Engine;
-  readonly files: StoredFiles;
+  readonly files: Pick<StoredFiles, "useProgress" | "useCheckpoint">;
   readonly logger: ServiceLogger;
   /** Max cached models. */
   readonly max: number;
@@ -43,7 +43,7 @@ export interface WarmModelsOptions {
 /** Cache of recently trained models, so that the next job of the same model starts without loading. */
 export class WarmModels {
   readonly #engine: Engine;
-  readonly #files: StoredFiles;
+  readonly #files: WarmModelsOptions["files"];
   readonly #logger: ServiceLogger;
   readonly #cache: Lru<string, WarmModel>;
 

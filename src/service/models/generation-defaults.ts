@@ -7,7 +7,9 @@ import { parseFileJson, reasonOf } from "../../base/util/regular-file.ts";
 import { camelCase, type CamelCase } from "../../base/util/letter-case.ts";
 
 /** Fields of a chat request with a default that a model can set: name, valid range, and default of models that do not set it. */
-const MODEL_FIELDS = FIELD_ROWS.flatMap(([name, { range, modelDefault }]) => (modelDefault === undefined ? [] : [{ name, range, modelDefault }]));
+const MODEL_FIELDS = FIELD_ROWS.flatMap(([name, { range, modelDefault }]) =>
+  modelDefault === undefined ? [] : [{ name, range, modelDefault }],
+);
 
 /** Keys of the file with an effect. Their values must be in the ranges of the fields. */
 const generationConfig = z

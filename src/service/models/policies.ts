@@ -1,4 +1,7 @@
-/** Policies that requests sample: resolution of model names, and the leases that keep weights loaded. */
+/**
+ * Policies that requests sample: resolution of model names (`findCheckpoint`), and the leases that keep weights loaded (`Policies`). A policy
+ * is a version of a model's weights that the engine has loaded for sampling.
+ */
 import { randomUUID } from "node:crypto";
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../../engine/port.ts";
 import { ForbiddenError, NotFoundError } from "../../base/errors.ts";
@@ -74,7 +77,7 @@ export class Policies implements PolicyResolver {
   readonly #options: PoliciesOptions;
   /** Finds the checkpoint of a name, see {@link rememberingFind}. */
   readonly #findCached: ReturnType<typeof rememberingFind>;
-  /** Loaded policies by {@link keyOf}, and base models by `base:` and their name. */
+  /** Loaded policies by {@link keyOf}, and base models by {@link keyOfBase}. */
   readonly #leases: Leases<string, PolicyVersion>;
   /** Weights by the name that {@link lend} returned. */
   readonly #lent = new Map<string, Pick<PolicyLease, "policy" | "resolvedName">>();
@@ -88,30 +91,18 @@ export class Policies implements PolicyResolver {
   }
 
   async resolvePolicy(name: string | null | undefined, visibility: Visibility, { signal }: CallOptions = {}): Promise<PolicyLease> {
-    const { store, engine, files, bases, defaultBase } = this.#options;
+    const { engine, bases, defaultBase } = this.#options;
     signal?.throwIfAborted();
     if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, visibility, signal);
     const lent = this.#lent.get(name);
-    if (lent !== undefined)
-      return { ...lent, model: null, step: null, base: await engine.describeBase(lent.policy.base), release: () => undefined };
+    if (lent !== undefined) {
+      const base = await engine.describeBase(lent.policy.base);
+      // The lender releases the weights.
+      return { ...lent, model: null, step: null, base, release: () => undefined };
+    }
     const baseModel = isAlias(name) ? null : await bases.servable(name);
     if (baseModel !== null) return this.#leaseBase(baseModel, visibility, signal);
-    const { model, checkpoint } = await this.#findCached(name, bases.ids, visibility);
-    const base = await engine.describeBase(model.base_model);
-    const load = (path: string) => engine.loadPolicy({ base: model.base_model, state: path });
-    try {
-      // Step 0 without a state is the base itself: a newly initialized adapter changes nothing.
-      const lease =
-        checkpoint.state_dir === null
-          ? await this.#lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
-          : await this.#lease(keyOf(checkpoint.id), () => files.useCheckpoint(model, checkpoint, load), signal);
-      return { ...lease, base, resolvedName: resolvedNameOf(name, { model, checkpoint }), model, step: checkpoint.step };
-    } catch (error) {
-      // The checkpoint may have been deleted while its files were read.
-      if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
-        throw missingStepError(model, checkpoint.step, "model");
-      throw error;
-    }
+    return this.#leaseCheckpoint(name, await this.#findCached(name, bases.ids, visibility), signal);
   }
 
   /**
@@ -143,7 +134,28 @@ export class Policies implements PolicyResolver {
     return this.#leases.isLeased(keyOf(checkpointId));
   }
 
-/** Leases a base model. */
+  /** Leases the policy of a checkpoint that was found for `name`. */
+  async #leaseCheckpoint(name: string, found: FoundCheckpoint, signal: AbortSignal | undefined): Promise<PolicyLease> {
+    const { store, engine, files } = this.#options;
+    const { model, checkpoint } = found;
+    const base = await engine.describeBase(model.base_model);
+    const loadFrom = (path: string) => engine.loadPolicy({ base: model.base_model, state: path });
+    try {
+      // Step 0 without a state is the base itself: a newly initialized adapter changes nothing.
+      const lease =
+        checkpoint.state_dir === null
+          ? await this.#lease(keyOfBase(model.base_model), () => engine.loadPolicy({ base: model.base_model }), signal)
+          : await this.#lease(keyOf(checkpoint.id), () => files.useCheckpoint(model, checkpoint, loadFrom), signal);
+      return { ...lease, base, resolvedName: resolvedNameOf(name, found), model, step: checkpoint.step };
+    } catch (error) {
+      // The checkpoint may have been deleted while its files were read.
+      if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
+        throw missingStepError(model, checkpoint.step, "model");
+      throw error;
+    }
+  }
+
+  /** Leases a base model. */
   async #leaseBase(id: string, { modelId }: Visibility, signal: AbortSignal | undefined): Promise<PolicyLease> {
     if (modelId !== null)
       throw new ForbiddenError(`The API key permits the model '${modelId}' alone, and no base model. Name that model in \`model\``, {
@@ -158,7 +170,7 @@ export class Policies implements PolicyResolver {
       if (!bases.ids.includes(id)) await bases.requireUsable(id, { readsWeights: false });
       return engine.loadPolicy({ base: id });
     };
-    const lease = await this.#lease(`base:${id}`, load, signal);
+    const lease = await this.#lease(keyOfBase(id), load, signal);
     return { ...lease, base, resolvedName: id, model: null, step: null };
   }
 
@@ -185,6 +197,11 @@ function keyOf(checkpointId: string): string {
   return `checkpoint:${checkpointId}`;
 }
 
+/** Returns the key of a base model among the leases. */
+function keyOfBase(id: string): string {
+  return `base:${id}`;
+}
+
 /** Returns the error for a step that does not exist; for a model without checkpoints, `step` is null. */
 function missingStepError(model: ModelRow, step: number | null, param: string): NotFoundError {
   const problem =
@@ -206,8 +223,9 @@ export function resolvedNameOf(name: string, { model, checkpoint }: FoundCheckpo
 }
 
 /**
- * Returns a cached {@link findCheckpoint}. Results are reused until the store changes, because one training step sends hundreds of requests
- * with the same name. `bases` are listed in the error message; `visibility` limits the models to the ones that the caller may see.
+ * Returns a variant of {@link findCheckpoint} with a cache. Results are reused until the store changes, because one training step sends
+ * hundreds of requests with the same name. `bases` are listed in the error message; `visibility` limits the models to the ones that the
+ * caller may see.
  *
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
  */

@@ -45,7 +45,12 @@ const IDEMPOTENCY_KEY = {
 export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   const requests = requestSchemas();
   const answers = answerSchemas();
-  const operations = routes.map((spec) => ({ spec, request: requestPart(spec, requests), successes: successParts(spec, answers) }));
+  // First all parts that refer to components, because the names of components in requests depend on all of them.
+  const operations: Operation[] = routes.map((spec) => ({
+    spec,
+    request: requestPart(spec, requests),
+    successes: successParts(spec, answers),
+  }));
   const errorBodies = routes.map((spec) => answers.schemaOf(spec.errorBody ?? errorBody));
   const { components, forRequest } = joinComponents(
     requests.reachable(operations.map(({ request }) => request)),
@@ -53,22 +58,11 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   );
   const paths: Record<string, Record<string, DocumentPart>> = {};
   for (const { spec, request, successes } of operations) {
-    const note = spec.isExtension === true ? "Extension of the interface." : "";
-    const description = [spec.description ?? "", note].filter((text) => text !== "").join(" ");
-    const errors = errorStatuses(spec).map((status) => [
-      status,
-      spec.errorBody === undefined
-        ? { $ref: `#/components/responses/${ERRORS[status].type}${status}` }
-        : errorPart(status, answers.schemaOf(spec.errorBody)),
-    ]);
-    (paths[spec.path] ??= {})[spec.method.toLowerCase()] = {
-      operationId: spec.id,
-      tags: [spec.tag],
-      summary: spec.summary,
-      ...(description === "" ? {} : { description }),
-      security: securityOf(spec),
+    const methods = (paths[spec.path] ??= {});
+    methods[spec.method.toLowerCase()] = {
+      ...headOf(spec),
       ...forRequest(request),
-      responses: { ...Object.fromEntries(errors), ...successes },
+      responses: { ...errorParts(spec, answers), ...successes },
     };
   }
   const usedErrors = [...new Set(routes.flatMap(errorStatuses))].toSorted((a, b) => a - b);
@@ -95,10 +89,47 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
         },
         headerKey: { type: "apiKey", in: "header", name: "x-api-key", description: "The same key, for clients of the Messages API." },
       },
-      responses: Object.fromEntries(usedErrors.map((status) => [`${ERRORS[status].type}${status}`, errorPart(status)])),
+      responses: Object.fromEntries(usedErrors.map((status) => [errorName(status), errorPart(status)])),
       schemas: components,
     },
   };
+}
+
+/** Route with the parts of its operation that refer to components. */
+interface Operation {
+  readonly spec: RouteSpec;
+  /** Parameters and body. */
+  readonly request: DocumentPart;
+  /** Responses that are not errors. */
+  readonly successes: DocumentPart;
+}
+
+/** Returns the members of an operation that describe the route itself: names, texts and security. */
+function headOf(spec: RouteSpec): DocumentPart {
+  const note = spec.isExtension === true ? "Extension of the interface." : "";
+  const description = [spec.description ?? "", note].filter((text) => text !== "").join(" ");
+  return {
+    operationId: spec.id,
+    tags: [spec.tag],
+    summary: spec.summary,
+    ...(description === "" ? {} : { description }),
+    security: securityOf(spec),
+  };
+}
+
+/** Returns the error responses of a route by status. They refer to common components, unless the route has its own error body. */
+function errorParts(spec: RouteSpec, schemas: DirectedSchemas): DocumentPart {
+  const { errorBody: ownBody } = spec;
+  const parts = errorStatuses(spec).map((status) => [
+    status,
+    ownBody === undefined ? { $ref: `#/components/responses/${errorName(status)}` } : errorPart(status, schemas.schemaOf(ownBody)),
+  ]);
+  return Object.fromEntries(parts) as DocumentPart;
+}
+
+/** Returns the name of the component of an error response. */
+function errorName(status: ErrorStatus): string {
+  return `${ERRORS[status].type}${status}`;
 }
 
 /** Returns the parameters and the body of a route. */

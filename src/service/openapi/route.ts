@@ -1,5 +1,6 @@
 /** Routes with descriptions. The same table registers the routes with the app and generates the OpenAPI document. */
 import type { Hono } from "hono";
+import { matchedRoutes } from "hono/route";
 import type { z } from "zod";
 import { ForbiddenError } from "../../base/errors.ts";
 import type { KeyScope } from "../../base/schema/index.ts";
@@ -82,6 +83,12 @@ export interface RouteSpec {
 /** Route description with its handler. */
 export interface Route extends RouteSpec {
   readonly handle: (c: ServiceRequest) => Response | Promise<Response>;
+}
+
+/** Returns the pattern of the route that handles a request; undefined without a route. */
+export function matchedPattern(c: ServiceRequest): string | undefined {
+  // Middleware is registered for all methods.
+  return matchedRoutes(c).findLast(({ method }) => method !== "ALL")?.path;
 }
 
 /** Returns a path parameter. Never empty, because the router does not match empty parameters. */

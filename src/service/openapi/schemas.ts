@@ -1,6 +1,8 @@
 /**
- * JSON schemas of the document, generated from the validation schemas of the service. Requests and responses have separate schemas at
- * first, because members with defaults are optional only in requests; {@link joinComponents} merges them.
+ * JSON schemas of the OpenAPI document, generated from the validation schemas of the service.
+ *
+ * A schema with a name becomes a component of the document, and other schemas refer to it. Requests and responses have separate components at
+ * first (`DirectedSchemas`), because members with defaults are optional only in requests; {@link joinComponents} merges them.
  */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
@@ -43,15 +45,35 @@ function cleanSchema(value: unknown): unknown {
   return Object.fromEntries(keptEntries.map(([keyword, item]) => [keyword, cleanSchema(item)]));
 }
 
-/** Collects the names of the components that a schema refers to. */
+/** Returns the name of the component that a keyword refers to; null for any other keyword. */
+function componentIn(keyword: string, item: unknown): string | null {
+  const isReference = keyword === "$ref" && typeof item === "string" && item.startsWith(COMPONENTS);
+  return isReference ? item.slice(COMPONENTS.length) : null;
+}
+
+/** Adds the names of the components that a schema refers to, at any depth, to `found`, and returns them. */
 function referencesIn(value: unknown, found: Set<string> = new Set()): Set<string> {
-  if (Array.isArray(value)) for (const item of value) referencesIn(item, found);
-  else if (typeof value === "object" && value !== null)
+  if (Array.isArray(value)) {
+    for (const item of value) referencesIn(item, found);
+  } else if (typeof value === "object" && value !== null) {
     for (const [keyword, item] of Object.entries(value)) {
-      if (keyword === "$ref" && typeof item === "string" && item.startsWith(COMPONENTS)) found.add(item.slice(COMPONENTS.length));
-      else referencesIn(item, found);
+      const name = componentIn(keyword, item);
+      if (name === null) referencesIn(item, found);
+      else found.add(name);
     }
+  }
   return found;
+}
+
+/** Returns a copy of a part of the document in which every reference to a component has the name that `rename` returns. */
+function withRenamedReferences<T>(part: T, rename: (name: string) => string): T {
+  if (Array.isArray(part)) return part.map((item: unknown) => withRenamedReferences(item, rename)) as T;
+  if (typeof part !== "object" || part === null) return part;
+  const entries = Object.entries(part).map(([keyword, item]: [string, unknown]) => {
+    const name = componentIn(keyword, item);
+    return [keyword, name === null ? withRenamedReferences(item, rename) : COMPONENTS + rename(name)];
+  });
+  return Object.fromEntries(entries) as T;
 }
 
 /** Schemas of one direction: `input` for requests, `output` for responses. */
@@ -116,27 +138,24 @@ export interface JoinedSchemas {
  * member with a default is optional only in requests.
  */
 export function joinComponents(requests: ReadonlyMap<string, JsonSchema>, answers: ReadonlyMap<string, JsonSchema>): JoinedSchemas {
-  const isShared = (name: string) => requests.has(name) && answers.has(name);
-  const differing = new Set(
-    [...requests.keys()].filter((name) => isShared(name) && !isDeepStrictEqual(requests.get(name), answers.get(name))),
-  );
-  // A schema that refers to a differing schema also differs.
+  const differing = differingComponents(requests, answers);
+  const requestName = (name: string) => (differing.has(name) ? `${name}Input` : name);
+  const forRequest = <T>(part: T): T => withRenamedReferences(part, requestName);
+  const requestComponents = [...requests].map(([name, schema]) => [requestName(name), forRequest(schema)] as const);
+  const components = [...answers, ...requestComponents].toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return { components: Object.fromEntries(components), forRequest };
+}
+
+/** Returns the names of the components with different versions in requests and responses. */
+function differingComponents(requests: ReadonlyMap<string, JsonSchema>, answers: ReadonlyMap<string, JsonSchema>): ReadonlySet<string> {
+  const shared = [...requests].filter(([name]) => answers.has(name));
+  const differing = new Set<string>();
+  for (const [name, schema] of shared) if (!isDeepStrictEqual(schema, answers.get(name))) differing.add(name);
+  // A schema that refers to a differing schema also differs, so that further schemas are added until none is left.
   let previousSize: number;
   do {
     previousSize = differing.size;
-    for (const [name, schema] of requests)
-      if (isShared(name) && [...referencesIn(schema)].some((other) => differing.has(other))) differing.add(name);
+    for (const [name, schema] of shared) if ([...referencesIn(schema)].some((other) => differing.has(other))) differing.add(name);
   } while (differing.size > previousSize);
-  const requestName = (name: string) => (differing.has(name) ? `${name}Input` : name);
-  function forRequest<T>(part: T): T {
-    if (Array.isArray(part)) return part.map(forRequest) as T;
-    if (typeof part !== "object" || part === null) return part;
-    const entries = Object.entries(part).map(([keyword, item]: [string, unknown]) => {
-      const isReference = keyword === "$ref" && typeof item === "string" && item.startsWith(COMPONENTS);
-      return [keyword, isReference ? COMPONENTS + requestName(item.slice(COMPONENTS.length)) : forRequest(item)];
-    });
-    return Object.fromEntries(entries) as T;
-  }
-  const components = [...answers, ...[...requests].map(([name, schema]) => [requestName(name), forRequest(schema)] as const)];
-  return { components: Object.fromEntries(components.toSorted(([a], [b]) => (a < b ? -1 : 1))), forRequest };
+  return differing;
 }

@@ -1,4 +1,7 @@
-/** Leases of rollout tasks: long polling for pending tasks, and the end of expired leases. */
+/**
+ * Leases of rollout tasks. Workers lease pending tasks, waiting for one if there is none, extend the leases while they play, and release the
+ * leases of tasks that they do not finish. `LeaseExpiry` ends the leases of workers that have died.
+ */
 import { currentMs, transact, transactLocking } from "../store/database.ts";
 import { randomUUID } from "node:crypto";
 import type {
@@ -8,51 +11,36 @@ import type {
   LeaseRolloutsRequest,
   ReleaseLeasesRequest,
 } from "../../base/schema/index.ts";
-import { logFailure, type ServiceLogger } from "../common/logger.ts";
-import { repeatEvery } from "../common/repeat.ts";
+import type { ServiceLogger } from "../common/logger.ts";
 import { Changes } from "../jobs/changes.ts";
-import {
-  claimTasks,
-  expireLeases,
-  extendLeases,
-  hasLeases,
-  otherVersion,
-  releaseLeases,
-  TASKS_AT_ONCE,
-  type Claim,
-  type NamedLease,
-} from "../store/rollout-tasks.ts";
+import { claimTasks, extendLeases, otherVersion, releaseLeases, type Claim, type NamedLease } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
+import { LeaseExpiry } from "./lease-expiry.ts";
 import { namedRollout, requireEnvironment, requireUnfinished, type NamedRollout } from "./named-rollout.ts";
 import { PlanWatch } from "./plan-watch.ts";
 import { planToWire } from "./wire.ts";
 
 /** Default of `lease_seconds`. */
 const DEFAULT_LEASE_SECONDS = 60;
-/** Milliseconds between two searches for expired leases, while there are leases. */
-const EXPIRY_MS = 500;
 /** Milliseconds for which a client counts as following a plan after each request for the plan's finished tasks. */
 const FOLLOW_MS = 60_000;
 
 /** Leases of the tasks of all plans. */
 export class RolloutLeases {
   readonly #store: Store;
-  readonly #logger: ServiceLogger;
   /** Notifies waiting requests of pending and finished tasks. */
   readonly changes = new Changes();
   /** Times of the last requests for the finished tasks of plans, by `performance.now()`. */
   readonly #followedAtMs = new Map<string, number>();
-  /** Ends the search for expired leases; null while no task is leased. */
-  #stopExpiry: (() => Promise<void>) | null = null;
-  /** Number of calls of {@link #startExpiry}. */
-  #expiryRequests = 0;
+  readonly #expiry: LeaseExpiry;
   readonly #watch: PlanWatch;
   #isClosed = false;
 
   constructor({ store, logger }: { readonly store: Store; readonly logger: ServiceLogger }) {
     this.#store = store;
-    this.#logger = logger;
-    this.#watch = new PlanWatch({ store, logger, onChange: () => this.changes.notify() });
+    const onChange = () => this.changes.notify();
+    this.#expiry = new LeaseExpiry({ store, logger, onChange });
+    this.#watch = new PlanWatch({ store, logger, onChange });
   }
 
   /** Whether {@link close} was called; long polls must then end. */
@@ -71,7 +59,7 @@ export class RolloutLeases {
   async lease(store: Store, request: LeaseRolloutsRequest, signal: AbortSignal): Promise<LeasedRollouts> {
     const endsAtMs = performance.now() + (request.wait ?? 0) * 1000;
     for (;;) {
-      this.#startExpiry();
+      this.#expiry.start();
       const { revision } = this.changes;
       const leased = await this.#claim(store, request);
       if (leased.data.length > 0) {
@@ -112,8 +100,8 @@ export class RolloutLeases {
     const { tasks, plans } = await transactLocking(store, async (transaction) =>
       claimTasks(transaction, { ...claim, until: await this.#endTime(transaction, seconds) }),
     );
-    // The search may have ended since the start of the request, when no task was leased.
-    if (tasks.length > 0) this.#startExpiry();
+    // The search for expired leases may have ended since the start of the request, when no task was leased.
+    if (tasks.length > 0) this.#expiry.start();
     else await this.#requirePlayable(store, environments, namedTask);
     return {
       data: tasks.map(({ id, plan_id, group_index, rollout_index, scenario }) => ({
@@ -148,7 +136,7 @@ export class RolloutLeases {
     }
   }
 
-  /** Records that a client follows a plan. */
+  /** Records that a client follows a plan: it has just requested the plan's finished tasks. */
   follow(planId: string): void {
     const nowMs = performance.now();
     for (const [id, requestedMs] of this.#followedAtMs) if (nowMs - requestedMs > FOLLOW_MS) this.#followedAtMs.delete(id);
@@ -162,7 +150,7 @@ export class RolloutLeases {
 
   /** Extends leases, and reports the ones that are lost. */
   async extend(store: Store, { leases, lease_seconds: seconds }: ExtendLeasesRequest): Promise<ExtendedLeases> {
-    this.#startExpiry();
+    this.#expiry.start();
     if (leases.length === 0) return { held: [], lost: [] };
     const held = await transact(store, async (transaction) => extendLeases(transaction, leases, await this.#endTime(transaction, seconds)));
     const leaseKey = ({ id, lease_token: token }: NamedLease) => `${id} ${token}`.toLowerCase();
@@ -187,34 +175,6 @@ export class RolloutLeases {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.changes.notify();
-    await this.#stopExpiry?.();
-  }
-
-  /** Starts the search for expired leases, or keeps it running. It ends when there are no more leases. */
-  #startExpiry(): void {
-    if (this.#isClosed) return;
-    this.#expiryRequests++;
-    const expire = () => this.#expire().catch(logFailure(this.#logger, "Expired leases of rollouts could not be ended"));
-    this.#stopExpiry ??= repeatEvery(expire, EXPIRY_MS);
-  }
-
-  /** Ends expired leases, and stops the search once no task is leased. */
-  async #expire(): Promise<void> {
-    for (;;) {
-      const now = new Date(await currentMs(this.#store, this.#store)).toISOString();
-      const { requeued, failed } = await transact(this.#store, (transaction) => expireLeases(transaction, now));
-      if (requeued + failed > 0) {
-        this.#logger.info("Leases of rollouts have expired", { requeued, failed });
-        this.changes.notify();
-      }
-      if (requeued + failed < TASKS_AT_ONCE) break;
-    }
-    const requests = this.#expiryRequests;
-    // Keeps searching if a lease may have begun during the query, which its answer does not show.
-    if ((await hasLeases(this.#store)) || requests !== this.#expiryRequests) return;
-    const stop = this.#stopExpiry;
-    this.#stopExpiry = null;
-    // Not awaited: `stop` waits for this call itself.
-    void stop?.();
+    await this.#expiry.close();
   }
 }

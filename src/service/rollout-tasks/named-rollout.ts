@@ -15,10 +15,10 @@ export interface NamedRollout {
 
 /** Returns the rollout that a lease request names; null for none. @throws ArgumentError `E_ARGUMENT` for a rollout without a plan. */
 export function namedRollout(planId: LeaseRolloutsRequest["plan_id"], rollout: LeaseRolloutsRequest["rollout"]): NamedRollout | null {
-  if ((rollout ?? null) === null) return null;
-  if ((planId ?? null) === null)
+  if (rollout === undefined || rollout === null) return null;
+  if (planId === undefined || planId === null)
     throw new ArgumentError("Expected `plan_id` with `rollout`, got none. Send the plan of the rollout", { param: "plan_id" });
-  return { planId, rollout } as NamedRollout;
+  return { planId, rollout };
 }
 
 /**

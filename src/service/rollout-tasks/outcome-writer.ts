@@ -3,6 +3,7 @@ import { transact } from "../store/database.ts";
 import { BlobRemovedError, requireBlob, type BlobContext } from "../artifacts/remove-blob.ts";
 import type { BlobStore, WrittenBlob } from "../artifacts/blob-store.ts";
 import { deferred, type Deferred } from "../../base/util/deferred.ts";
+import { zip } from "../../base/util/values.ts";
 import { byPlan, finishTask, type NamedLease, type TaskEnd } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
 import type { RolloutTaskRow } from "../store/team-tables.ts";
@@ -20,12 +21,18 @@ export interface Delivery {
   readonly end: TaskEnd;
 }
 
+/** Delivery that waits for a transaction, and its result: the finished task, see {@link finishTask}. */
+interface WaitingDelivery {
+  readonly delivery: Delivery;
+  readonly result: Deferred<RolloutTaskRow | null>;
+}
+
 /** Recorder of outcomes. */
 export class OutcomeWriter {
   readonly #store: Store;
   readonly #blobs: BlobStore;
   /** Deliveries that are not part of a transaction yet, in order of arrival. */
-  readonly #queue: { readonly delivery: Delivery; readonly result: Deferred<RolloutTaskRow | null> }[] = [];
+  readonly #queue: WaitingDelivery[] = [];
   /** Whether a transaction is running. */
   #isWriting = false;
 
@@ -51,26 +58,28 @@ export class OutcomeWriter {
     if (this.#isWriting) return;
     this.#isWriting = true;
     try {
-      while (this.#queue.length > 0) {
-        // In the order of plans: transactions of several processes that lock the rows of plans in the same order cannot deadlock.
-        const batch = this.#queue.splice(0, MAX_BATCH).toSorted((a, b) => byPlan(a.delivery, b.delivery));
-        try {
-          const rows = await transact(this.#store, async (transaction) => {
-            const finished: (RolloutTaskRow | BlobRemovedError | null)[] = [];
-            for (const { delivery } of batch) finished.push(await this.#finish(transaction, delivery));
-            return finished;
-          });
-          for (const [index, { result }] of batch.entries()) {
-            const row = rows[index] ?? null;
-            if (row instanceof BlobRemovedError) result.reject(row);
-            else result.resolve(row);
-          }
-        } catch (error) {
-          for (const { result } of batch) result.reject(error);
-        }
-      }
+      while (this.#queue.length > 0) await this.#writeBatch(this.#queue.splice(0, MAX_BATCH));
     } finally {
       this.#isWriting = false;
+    }
+  }
+
+  /** Records deliveries in one transaction, and settles their results. Never rejects. */
+  async #writeBatch(waiting: readonly WaitingDelivery[]): Promise<void> {
+    // In the order of plans: transactions of several processes that lock the rows of plans in the same order cannot deadlock.
+    const batch = waiting.toSorted((a, b) => byPlan(a.delivery, b.delivery));
+    try {
+      const outcomes = await transact(this.#store, async (transaction) => {
+        const finished: (RolloutTaskRow | BlobRemovedError | null)[] = [];
+        for (const { delivery } of batch) finished.push(await this.#finish(transaction, delivery));
+        return finished;
+      });
+      for (const [{ result }, outcome] of zip(batch, outcomes)) {
+        if (outcome instanceof BlobRemovedError) result.reject(outcome);
+        else result.resolve(outcome);
+      }
+    } catch (error) {
+      for (const { result } of batch) result.reject(error);
     }
   }
 

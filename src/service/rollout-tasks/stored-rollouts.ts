@@ -1,7 +1,6 @@
 /** Outcomes of rollout tasks as training data of RL jobs. */
 import { ArgumentError, ConflictError, NotFoundError, TooLargeError } from "../../base/errors.ts";
-import type { FileDigest } from "../disk/digests.ts";
-import type { StoredFiles } from "../stored-files/stored-files.ts";
+import type { NamedContents, StoredFiles } from "../stored-files/stored-files.ts";
 import { findTasks } from "../store/rollout-tasks.ts";
 import type { Store } from "../store/tables.ts";
 import type { RolloutFiles } from "../training-data/stored-rollout.ts";
@@ -25,7 +24,7 @@ export async function useRollouts<T>(
   use: (rollouts: RolloutFiles) => Promise<T>,
 ): Promise<T> {
   const tasks = new Map((await findTasks(store, ids)).map((task) => [task.id, task]));
-  const filesByTask: Record<string, FileDigest & { readonly subject: string }> = {};
+  const filesByTask: Record<string, NamedContents> = {};
   let totalBytes = 0;
   for (const id of ids) {
     const task = tasks.get(id);

@@ -36,6 +36,7 @@ const PATH = "/v1/preview/artifacts";
 const FILES = `${PATH}/{artifact_id}/files/{path}`;
 const common = { tag: "Artifacts", isExtension: true } as const;
 
+/** Converts a file to its form in answers. */
 function fileToWire({ path, size_bytes, sha256 }: ArtifactFileRow): ArtifactFile {
   return { path, size_bytes, sha256 };
 }
@@ -47,10 +48,12 @@ function describe(artifact: ArtifactRow & Pick<StoredArtifact, "state">): Omit<A
   return { id, entity, project, name, version, state, url: artifactUrl(artifact), metadata, created_at };
 }
 
+/** Converts a version with its files to its form in answers. */
 function toWire(artifact: StoredArtifact): ArtifactVersion {
   return { ...describe(artifact), files: artifact.files.map(fileToWire) };
 }
 
+/** Converts a version to its form in a list, with the number of its files. */
 function summaryToWire(artifact: SummarizedArtifact): ArtifactSummary {
   return { ...describe(artifact), file_count: artifact.file_count, bytes: artifact.bytes };
 }
@@ -244,11 +247,10 @@ function requireOpen(artifact: StoredArtifact): void {
 }
 
 /** Stores the body of a request as a file of an open version, and removes the blob that it replaces. */
-async function putFile(context: ServiceContext, c: ServiceRequest, id: string | undefined): Promise<ArtifactFile> {
+async function putFile(context: ServiceContext, c: ServiceRequest, id: string): Promise<ArtifactFile> {
   const { store, blobs, limits, space } = context;
   const path = filePath(c);
-  const artifactId = id ?? "";
-  requireOpen(await getArtifact(store, artifactId));
+  requireOpen(await getArtifact(store, id));
   const statedBytes = Number(c.env.incoming.headers["content-length"] ?? 0);
   if (statedBytes > limits.maxArtifactFileBytes) {
     throw new TooLargeError(`Expected a file of at most ${limits.maxArtifactFileBytes} bytes. Split it, or raise the service's limit`, {
@@ -266,7 +268,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
       // The transaction may run again after a conflict.
       unusedBlob = sha256;
       // The version may have been committed while the body arrived.
-      const artifact = await getArtifact(transaction, artifactId);
+      const artifact = await getArtifact(transaction, id);
       requireOpen(artifact);
       await requireBytes(transaction, artifact.entity, sizeBytes);
       await requireBlob(transaction, blobs, blob);

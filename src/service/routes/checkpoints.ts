@@ -33,6 +33,7 @@ import { liveJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 import { pathParameter, type Route } from "../openapi/route.ts";
+import type { OpenCheckpoint } from "../stored-files/stored-files.ts";
 import { webStream } from "../http/web-stream.ts";
 import { transact } from "../store/database.ts";
 
@@ -40,6 +41,7 @@ const PATH = "/v1/preview/models/{model_id}/checkpoints";
 const tag = "Checkpoints";
 const extension = { tag, isExtension: true } as const;
 
+/** Converts a checkpoint to its form in answers. */
 function toWire(row: CheckpointRow): Checkpoint {
   return {
     id: row.id,
@@ -151,12 +153,12 @@ export function checkpointRoutes(context: RouteContext): Route[] {
 }
 
 /** Finds the model and the checkpoint in the path of a request. */
-function findRequested(store: Store, c: ServiceRequest): Promise<FoundCheckpoint> {
-  return findCheckpoint(store, pathParameter(c, "model_id"), pathParameter(c, "step"));
+function findRequested(store: Store, c: ServiceRequest): Promise<RequestedCheckpoint> {
+  return findAtStep(store, pathParameter(c, "model_id"), pathParameter(c, "step"));
 }
 
 /** A checkpoint and its model. */
-interface FoundCheckpoint {
+interface RequestedCheckpoint {
   readonly model: ModelRow;
   readonly checkpoint: CheckpointRow;
 }
@@ -168,7 +170,7 @@ interface FoundCheckpoint {
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model or checkpoint.
  * @throws ArgumentError `E_ARGUMENT` for any other `step`.
  */
-async function findCheckpoint(store: Store, modelId: string, step: string): Promise<FoundCheckpoint> {
+async function findAtStep(store: Store, modelId: string, step: string): Promise<RequestedCheckpoint> {
   const model = await getModel(store, modelId);
   if (!/^(?:\d{1,9}|latest)$/u.test(step))
     throw new ArgumentError(`Expected a step or 'latest', got '${step.slice(0, 100)}'`, { param: "step" });
@@ -184,38 +186,33 @@ async function findCheckpoint(store: Store, modelId: string, step: string): Prom
  */
 async function openArchive(
   context: ServiceContext,
-  { model, checkpoint, includesBase }: FoundCheckpoint & { readonly includesBase: boolean },
+  { model, checkpoint, includesBase }: RequestedCheckpoint & { readonly includesBase: boolean },
 ): Promise<Readable> {
   const { directory, engine, uses, logger } = context;
   const release = uses.hold(checkpoint.id);
   const scratch = join(directory.temporary, randomUUID());
-  let closeState: () => void = () => undefined;
+  let state: OpenCheckpoint | null = null;
   const finish = async () => {
-    closeState();
+    state?.release();
     release();
     await remove(scratch).catch(logFailure(logger, "What a download left could not be removed"));
   };
   // Retention skips held checkpoints, but a deletion by a user does not. It deletes the row before the files, so the files exist as long as
   // the row does.
-  const requireExisting = () => findCheckpoint(context.store, model.id, String(checkpoint.step));
+  const requireExisting = () => findAtStep(context.store, model.id, String(checkpoint.step));
   try {
     await requireExisting();
-    const isAdapter = model.lora !== null;
-    // A newly initialized adapter has no files; its seed recreates it. A newly initialized whole model is its base.
-    const recreated = async () => (isAdapter ? { path: await saveFreshAdapter(engine, model, scratch), read: readUnverified } : null);
-    const stored = checkpoint.state_dir === null ? null : await context.files.openCheckpoint(model, checkpoint);
-    if (stored !== null) closeState = stored.release;
-    const state = stored ?? (await recreated());
-    const base = await engine.describeBase(model.base_model);
+    state = await openState(context, { model, checkpoint }, scratch);
     const archive = await archiveOf({
       checkpoint: toWire(checkpoint),
       model: pathOf(model),
-      base,
+      base: await engine.describeBase(model.base_model),
       state,
-      isAdapter,
+      isAdapter: model.lora !== null,
       includesBase,
     });
     archive.once("close", () => void finish());
+    // The checkpoint may have been deleted while its files were opened.
     await requireExisting().catch((error: unknown) => {
       archive.destroy();
       throw error;
@@ -227,6 +224,18 @@ async function openArchive(
     await requireExisting();
     throw error;
   }
+}
+
+/** Opens the files of a checkpoint; null for a checkpoint that is the base model. A directory that must be made is `scratch`. */
+async function openState(
+  { files, engine }: Pick<ServiceContext, "files" | "engine">,
+  { model, checkpoint }: RequestedCheckpoint,
+  scratch: string,
+): Promise<OpenCheckpoint | null> {
+  if (checkpoint.state_dir !== null) return files.openCheckpoint(model, checkpoint);
+  // A newly initialized whole model is its base. A newly initialized adapter has no files; its seed recreates it.
+  if (model.lora === null) return null;
+  return { path: await saveFreshAdapter(engine, model, scratch), read: readUnverified, release: () => undefined };
 }
 
 /** Reads a file that was just written and has no digest. */
@@ -249,7 +258,7 @@ async function saveFreshAdapter(engine: Engine, model: ModelRow, path: string): 
 /** Pins a checkpoint, so that retention keeps it with its optimizer state. */
 function pin(store: Store, modelId: string, step: string): Promise<CheckpointRow> {
   return transact(store, async (transaction) => {
-    const { checkpoint } = await findCheckpoint(transaction, modelId, step);
+    const { checkpoint } = await findAtStep(transaction, modelId, step);
     await transaction.updateTable("checkpoints").set({ pinned: 1 }).where("id", "=", checkpoint.id).execute();
     return { ...checkpoint, pinned: 1 };
   });
@@ -258,7 +267,7 @@ function pin(store: Store, modelId: string, step: string): Promise<CheckpointRow
 /** Removes a pin. A checkpoint that is not the newest then loses its optimizer state, which was kept only for the pin. */
 async function unpin({ store, storage, retention, space }: ServiceContext, modelId: string, step: string): Promise<CheckpointRow> {
   const change = async (transaction: Store) => {
-    const { checkpoint } = await findCheckpoint(transaction, modelId, step);
+    const { checkpoint } = await findAtStep(transaction, modelId, step);
     const isNewest = (await newestCheckpoint(transaction, checkpoint.model_id))?.id === checkpoint.id;
     const changed = { pinned: 0, optimizer_kind: isNewest ? checkpoint.optimizer_kind : null };
     await transaction.updateTable("checkpoints").set(changed).where("id", "=", checkpoint.id).execute();

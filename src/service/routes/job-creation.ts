@@ -1,6 +1,6 @@
 /**
  * Creation of training jobs: everything that is checked and stored before a job is accepted. Each function returns the `Creation` that
- * `create` of `idempotency.ts` commits.
+ * `createOnce` of `http/idempotency.ts` commits.
  */
 import { randomUUID } from "node:crypto";
 import type { Engine } from "../../engine/port.ts";

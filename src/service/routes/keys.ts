@@ -25,6 +25,7 @@ const KEYS_PATH = "/v1/preview/keys";
 const KEY_PATH = `${KEYS_PATH}/{key_id}`;
 const common = { tag: "Service", access: ["admin"], isExtension: true } as const;
 
+/** Converts a key to its form in answers. */
 function toWire(row: ApiKeyRow): ApiKey {
   const { id, name, entity, model_id, created_at, expires_at, revoked_at, last_used_at } = row;
   const limits = JSON.parse(row.limits) as KeyLimits;
@@ -32,6 +33,7 @@ function toWire(row: ApiKeyRow): ApiKey {
   return { id, name, entity, scopes, model_id, status: keyStatus(row), created_at, expires_at, revoked_at, last_used_at, limits };
 }
 
+/** Converts a new key, or a key with a new secret: the only answers that have the secret. */
 function createdToWire({ row, secret }: KeyWithSecret): CreatedKey {
   return { ...toWire(row), key: secret };
 }

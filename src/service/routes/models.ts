@@ -34,6 +34,7 @@ import type { ModelRow, Store } from "../store/tables.ts";
 import { transact } from "../store/database.ts";
 import { entityFor, requireAllModels } from "../store/visibility.ts";
 
+/** Converts a model to its form in answers. */
 function toWire({ id, entity, project, name, base_model, lora }: ModelRow): Model {
   return { id, entity, project, name, base_model, run_id: null, lora: lora === null ? null : (JSON.parse(lora) as LoraConfig) };
 }
@@ -186,29 +187,41 @@ async function prepareModel(context: ServiceContext, requested: CreateModelReque
 }
 
 /** Cancels the jobs of a model, then deletes its rows and its files. */
-export async function deleteModel({ store, jobs, policies, storage, space }: ServiceContext, id: string): Promise<DeleteModelResponse> {
+export async function deleteModel(context: ServiceContext, id: string): Promise<DeleteModelResponse> {
+  const { store, jobs, policies, storage, space } = context;
   const model = await getModel(store, id);
   for (;;) {
-    for (const job of await liveJobs(store, model.id)) {
-      // A job that has just ended cannot be cancelled and needs no cancellation.
-      await jobs.cancel(job).catch((error: unknown) => {
-        if (!(error instanceof ConflictError)) throw error;
-      });
-    }
-    const change = async (transaction: Store) => {
-      // Throws if another request has deleted the model, so that only one request reports the counts.
-      await getModel(transaction, id);
-      // A job may have been accepted meanwhile; the next iteration cancels it.
-      if ((await liveJobs(transaction, model.id)).length > 0) return null;
-      const checkpoints = await transaction.deleteFrom("checkpoints").where("model_id", "=", model.id).returning("id").execute();
-      await transaction.deleteFrom("models").where("id", "=", model.id).execute();
-      return checkpoints.map((checkpoint) => checkpoint.id);
-    };
-    const deleted = await space.freeing(() => transact(store, change));
+    await cancelJobs(context, model);
+    const deleted = await space.freeing(() => transact(store, (transaction) => deleteIdleModel(transaction, model.id)));
+    // A job was accepted meanwhile; the next iteration cancels it.
     if (deleted === null) continue;
     policies.forget(deleted);
     await jobs.forgetModel(model.id);
     await storage.remove(storedModel(model.id));
     return { model_id: model.id, deleted_checkpoints: deleted.length, deleted_run: false };
   }
+}
+
+/** Cancels the unfinished jobs of a model. */
+async function cancelJobs({ store, jobs }: ServiceContext, model: ModelRow): Promise<void> {
+  for (const job of await liveJobs(store, model.id)) {
+    // A job that has just ended cannot be cancelled and needs no cancellation.
+    await jobs.cancel(job).catch((error: unknown) => {
+      if (!(error instanceof ConflictError)) throw error;
+    });
+  }
+}
+
+/**
+ * Deletes the rows of a model and its checkpoints, unless a job of the model is unfinished. Call in a transaction.
+ *
+ * @returns the ids of the deleted checkpoints; null for a model with an unfinished job.
+ * @throws NotFoundError `E_NOT_FOUND` if another request has deleted the model, so that only one request reports the counts.
+ */
+async function deleteIdleModel(transaction: Store, id: string): Promise<string[] | null> {
+  await getModel(transaction, id);
+  if ((await liveJobs(transaction, id)).length > 0) return null;
+  const checkpoints = await transaction.deleteFrom("checkpoints").where("model_id", "=", id).returning("id").execute();
+  await transaction.deleteFrom("models").where("id", "=", id).execute();
+  return checkpoints.map((checkpoint) => checkpoint.id);
 }

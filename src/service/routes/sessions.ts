@@ -31,6 +31,7 @@ const SESSIONS_PATH = "/v1/preview/sessions";
 const SESSION_PATH = `${SESSIONS_PATH}/{session_id}`;
 const common = { tag: "Sessions", isExtension: true } as const;
 
+/** Returns the status of a session: open until it is finished or its time is over. */
 function statusOf({ finished_at: finished, open_until: until }: SessionRow): Session["status"] {
   if (finished !== null) return "finished";
   return until <= new Date().toISOString() ? "timed_out" : "open";

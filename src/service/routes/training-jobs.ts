@@ -40,6 +40,7 @@ const eventQuery = listQuery.omit({ order: true }).extend({
   wait: z.coerce.number().min(0).max(30).default(0),
 });
 
+/** Converts a job to its form in answers. */
 function toWire(row: JobRow): TrainingJob {
   const { id, model_id, type, status, priority, created_at, training_start, training_end, error_message, step } = row;
   const isPaused = row.is_paused === 1 && (status === "queued" || status === "running");
@@ -58,6 +59,7 @@ function toWire(row: JobRow): TrainingJob {
   };
 }
 
+/** Converts an event to its form in answers. */
 function eventToWire(row: JobEventRow): JobEvent {
   // Rows of other types (notes of the service) are not part of `pageOfEvents`.
   return { id: row.id, type: row.type as JobEvent["type"], data: JSON.parse(row.data) as Record<string, unknown> };

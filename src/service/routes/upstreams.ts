@@ -50,6 +50,7 @@ export function upstreamRoutes({ upstream, work }: RouteContext): Route[] {
   ];
 }
 
+/** Returns the status of a server: an administrator drains it, and failed requests show that it is down. */
 function statusOf({ isDrained, isDown }: PooledServer): "up" | "down" | "drained" {
   if (isDrained) return "drained";
   return isDown ? "down" : "up";

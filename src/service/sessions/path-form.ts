@@ -38,9 +38,9 @@ export function sessionPaths(
     if (presented === undefined) return null;
     const row = await findSession(sessions.store, id);
     if (row === undefined) return null;
-    if (isEqual(presented, apiKey)) return sessions.keyForService(row, apiKey);
+    if (isEqual(presented, apiKey)) return sessions.known.keyForService(row, apiKey);
     if (isEqual(hashSessionKey(presented), row.key)) return presented;
-    return maySample(await keys.authenticate(presented), row) ? sessions.keyForService(row, apiKey) : null;
+    return maySample(await keys.authenticate(presented), row) ? sessions.known.keyForService(row, apiKey) : null;
   };
   return (request) => {
     const groups = SESSION_URL.exec(request.url ?? "")?.groups;

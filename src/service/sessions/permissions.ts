@@ -2,7 +2,7 @@
 import type { Credentials } from "../http/auth.ts";
 import type { Principal } from "../http/principal.ts";
 import { isSessionKey } from "./keys.ts";
-import type { KnownSession, StoredSessions } from "./sessions.ts";
+import type { KnownSession, KnownSessions } from "./known-sessions.ts";
 
 /** Route as the permissions of a session see it. */
 export interface GuardedRoute {
@@ -27,10 +27,7 @@ function principalOfSession({ key: owner, entity }: KnownSession, sessionKey: st
  * Creates the credentials of sessions for `requireKey`: the key of a session permits the routes that are marked with `isForSessions`; if such
  * a route has the id of a session in its path, only with the id of the key's session.
  */
-export function sessionPermissions(
-  routes: readonly GuardedRoute[],
-  sessions: Pick<StoredSessions, "withKey">,
-): Credentials["keys"][number] {
+export function sessionPermissions(routes: readonly GuardedRoute[], sessions: Pick<KnownSessions, "withKey">): Credentials["keys"][number] {
   const permitted = routes
     .filter(({ isForSessions }) => isForSessions === true)
     .map(({ method, path }) => ({ method, pattern: patternOf(path) }));

@@ -1,8 +1,12 @@
 /**
- * Decorator of the chat pipeline that samples and records the requests of sessions.
+ * Decorator of the chat pipeline that samples and records the requests of sessions. A session is a series of requests of an agent with one
+ * key; a turn is one of these requests with its answer.
  *
  * A turn begins with `StoredSessions.begin`, and every path ends it: `record` with its row, `RunningTurn.fail` with an error. Its end releases
  * the tokens that it has reserved.
+ *
+ * A client that has lost the connection repeats its request. Such a request must not become a second turn: it gets the recorded answer, or
+ * waits for the turn that is still sampled (`repeatedTurn`).
  */
 import { ForbiddenError, InternalError } from "../../base/errors.ts";
 import type { ChatCompletion, SessionSampling } from "../../base/schema/index.ts";
@@ -16,6 +20,7 @@ import { clientGone } from "../chat/request/client-signal.ts";
 import { onceAborted } from "../../base/util/abort.ts";
 import { recordedAnswer, withRequestedParts } from "./answers.ts";
 import { withTokenLimit, type RequestedParts, type SessionFields } from "../chat/request/effective-request.ts";
+import type { TurnRequest } from "../chat/request/opened-chat.ts";
 import type { RunningTurn } from "./running-turn.ts";
 import { requireOpenSession, type StoredSessions } from "./sessions.ts";
 import type { RequestScope } from "../observability/observer.ts";
@@ -30,7 +35,7 @@ import { TurnStream } from "./turn-stream.ts";
 export function sessionPipeline(inner: ChatPipeline, sessions: StoredSessions): ChatPipeline {
   const sessionOf = async ({ sessionKey }: Principal): Promise<SessionRow | undefined> => {
     if (sessionKey === null) return undefined;
-    const row = await sessions.ofKey(sessionKey);
+    const row = await sessions.known.rowOfKey(sessionKey);
     if (row === undefined) throw new ForbiddenError("The session of this key has expired or was deleted. Create another session");
     return row;
   };
@@ -78,22 +83,35 @@ interface SessionContext {
 
 /** Samples and records a request of a session, or answers a repeated one from the record. */
 async function completeTurn(context: SessionContext, session: SessionRow, call: ChatCall): Promise<ChatAnswer> {
-  const { inner, sessions } = context;
   requireOpenSession(session);
   const { dialect, digest, retryCount } = call.source;
   const key: TurnKey = { session_id: session.id, dialect, digest };
   const { turn: request } = call.request;
   if (request === null) throw new InternalError("Expected the request of a session to be read with the fields of the session");
-  const { requested } = request;
   if (retryCount !== null && retryCount > 0) {
-    const repeated = await repeatedTurn(sessions, key, call);
-    if (repeated !== null) return recordedAnswer(JSON.parse(repeated.completion) as ChatCompletion, requested);
+    const repeated = await repeatedTurn(context.sessions, key, call);
+    if (repeated !== null) return recordedAnswer(JSON.parse(repeated.completion) as ChatCompletion, request.requested);
   }
+  return sampleTurn(context, session, { call, key, request });
+}
+
+/** Request of a session that is sampled. */
+interface SampledRequest {
+  readonly call: ChatCall;
+  readonly key: TurnKey;
+  readonly request: TurnRequest;
+}
+
+/** Samples a request of a session and records it as a turn. */
+async function sampleTurn(context: SessionContext, session: SessionRow, { call, key, request }: SampledRequest): Promise<ChatAnswer> {
+  const { inner, sessions } = context;
+  const { requested } = request;
   const turn = sessions.begin(session, key);
   const detach = turn.attach(call.signal);
   try {
     const maxOutputTokens = await sessions.reserve(session, turn, { choices: Math.max(requested.n, 1), maxTokens: request.maxTokens });
     const recording: Recording = { turn, requested, requestJson: withTokenLimit(request.json(), request.limits, maxOutputTokens) };
+    // The signal of the turn replaces the client's: sampling continues for a while after the client has disconnected.
     const answer = await inner.complete({
       ...innerCall(call, session),
       signal: turn.signal,
@@ -112,6 +130,7 @@ async function completeTurn(context: SessionContext, session: SessionRow, call: 
         return { kind: "whole", answer: await recordedWhole(sessions, answer.answer, recording) };
     }
   } catch (error) {
+    // Once the turn is cancelled, other errors are consequences of that.
     const reason: unknown = turn.signal.aborted ? turn.signal.reason : error;
     turn.fail(reason);
     throw reason;
@@ -137,11 +156,13 @@ function shownAnswer(completion: ChatCompletion, text: string, requested: Reques
 /**
  * Returns the recorded turn that a request repeats, and waits for it if it is still sampled. Null for a request that repeats no turn, or
  * one that failed: it must be sampled.
+ *
+ * An agent may send equal requests on purpose, so that several turns may have the same key. The repetition most likely belongs to a turn whose
+ * answer no client has received: first a running one without clients, then a recorded one that is not delivered.
  */
 async function repeatedTurn(sessions: StoredSessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
   if (sessions.takeFailure(key)) return null;
   const running = sessions.findRunning(key);
-  // A turn without a client comes first: the client that repeats the request is most likely the one that has lost it.
   if (running !== undefined && running.clients === 0) return deliver(sessions, await joinTurn(running, call));
   const recorded = await findTurn(sessions.store, key);
   if (recorded !== undefined && recorded.is_delivered === 0) return deliver(sessions, recorded);

@@ -1,19 +1,18 @@
 /**
- * Sessions: their rows in the database, and the turns that run now. A turn starts with `begin`, may reserve tokens with `reserve`, and ends
- * with `record` or `RunningTurn.fail`.
+ * Sessions: their rows in the database, and the turns that run now. A session is a series of requests of an agent with one key; a turn is one
+ * of these requests with its answer.
+ *
+ * A turn starts with `begin`, may reserve tokens with `reserve`, and ends with `record` or `RunningTurn.fail`. While turns run, the row of
+ * their session is behind: `Activity` and the counts in memory have the present state.
  */
 import { randomUUID } from "node:crypto";
 import { ForbiddenError } from "../../base/errors.ts";
 import type { CreateSessionRequest } from "../../base/schema/index.ts";
 import { Lru } from "../../base/util/lru.ts";
-import { deferred } from "../../base/util/deferred.ts";
-import { onceAborted } from "../../base/util/abort.ts";
 import { getOrInsert } from "../../base/util/values.ts";
 import { checkMetrics } from "../../base/trajectory/trajectory.ts";
 import {
   deleteSession,
-  findSession,
-  findSessionByKey,
   getSession,
   insertSession,
   updateSession,
@@ -22,24 +21,21 @@ import {
   type TurnKey,
 } from "../store/sessions.ts";
 import type { SessionRow, Store } from "../store/tables.ts";
-import { createSessionKey, hashSessionKey, serviceKeyOfSession } from "./keys.ts";
+import { createSessionKey, hashSessionKey } from "./keys.ts";
+import { KnownSessions } from "./known-sessions.ts";
+import { OverWaits } from "./over-waits.ts";
 import { RunningTurn } from "./running-turn.ts";
 import { TokenReservations, type TokenDemand } from "./token-reservations.ts";
 import { TurnWriter } from "./turn-writer.ts";
 
 /** Milliseconds for which sampling continues after all clients of a request have disconnected; longer than the delay before a retry. */
 const RETRY_GRACE_MS = 10_000;
-/** Max session keys in memory. */
-const MAX_KEYS = 10_000;
 /** Max sessions with counts in memory; far more than can record turns while one of their requests is being read. */
 const MAX_COUNTS = 10_000;
 /** Max failed requests that are remembered, so that their repetitions are sampled. */
 const MAX_FAILURES = 10_000;
 /** Limits of a session that its creation does not set. */
 const DEFAULTS = { maxRequests: 1000, maxSeconds: 3600, expiresInSeconds: 86_400 };
-
-/** Columns of a session that authorize a request with its key. */
-export type KnownSession = Pick<SessionRow, "id" | "key" | "entity" | "expires_at">;
 
 /** Owner of a new session, and the model that it samples. */
 export type SessionOwner = Pick<SessionRow, "entity" | "model_id">;
@@ -59,11 +55,10 @@ export class StoredSessions {
   readonly store: Store;
   readonly #writer: TurnWriter;
   readonly #graceMs: number;
-  /** Sessions by hash of their key, so that authorization needs no query. */
-  readonly #sessionsByKey = new Lru<string, KnownSession>({ maxEntries: MAX_KEYS });
-  /** Callbacks that end the calls of {@link untilOver}, by session. */
-  readonly #overListeners = new Map<string, Set<() => void>>();
-  #isClosed = false;
+  /** Sessions by their keys. */
+  readonly known: KnownSessions;
+  /** Calls of {@link untilOver}. */
+  readonly #overWaits = new OverWaits();
   /** Sessions that run requests, or are being finished or deleted. */
   readonly #activities = new Map<string, Activity>();
   /** Newest counts by session: a request's row can be older than the end of another request. */
@@ -74,35 +69,9 @@ export class StoredSessions {
   /** @param graceMs - Milliseconds for which sampling continues without clients. */
   constructor(store: Store, graceMs = RETRY_GRACE_MS) {
     this.store = store;
+    this.known = new KnownSessions(store);
     this.#writer = new TurnWriter(store);
     this.#graceMs = graceMs;
-  }
-
-  /** Returns the session with a key; undefined for an unknown, expired or deleted one. */
-  async withKey(key: string): Promise<KnownSession | undefined> {
-    const hash = hashSessionKey(key);
-    const known = this.#sessionsByKey.get(hash);
-    if (known !== undefined) return known.expires_at > new Date().toISOString() ? known : undefined;
-    const row = await findSessionByKey(this.store, hash);
-    if (row !== undefined) this.#sessionsByKey.set(hash, knownOf(row));
-    return row;
-  }
-
-  /** Returns the current row of the session with a key; undefined for an unknown, expired or deleted one. */
-  async ofKey(key: string): Promise<SessionRow | undefined> {
-    const hash = hashSessionKey(key);
-    const row = await findSessionByKey(this.store, hash);
-    if (row !== undefined) return row;
-    // The keys from `keyForService` are only in memory.
-    const id = this.#sessionsByKey.get(hash)?.id;
-    return id === undefined ? undefined : findSession(this.store, id);
-  }
-
-  /** Returns a key of a session for requests with another key that permits the session, and remembers it. `apiKey` is the service's key. */
-  keyForService(row: SessionRow, apiKey: string): string {
-    const key = serviceKeyOfSession(apiKey, row.id);
-    this.#sessionsByKey.set(hashSessionKey(key), knownOf(row));
-    return key;
   }
 
   /** Creates a session. Its key is returned only here. */
@@ -159,34 +128,19 @@ export class StoredSessions {
   /** Waits until a session is no longer open, but at most `ms` milliseconds, and not after the signal aborts or the service shuts down. */
   async untilOver(row: SessionRow, ms: number, signal: AbortSignal): Promise<void> {
     const remainingMs = new Date(row.open_until).getTime() - Date.now();
-    if (row.finished_at !== null || remainingMs <= 0 || this.#isClosed) return;
-    const over = deferred<void>();
-    const onOver = () => over.resolve();
-    const listeners = getOrInsert(this.#overListeners, row.id, () => new Set<() => void>());
-    listeners.add(onOver);
-    const timer = setTimeout(onOver, Math.min(ms, remainingMs)).unref();
-    const removeListener = onceAborted(signal, onOver);
-    await over.promise;
-    clearTimeout(timer);
-    removeListener();
-    listeners.delete(onOver);
-    if (listeners.size === 0) this.#overListeners.delete(row.id);
+    if (row.finished_at !== null || remainingMs <= 0) return;
+    await this.#overWaits.wait(row.id, Math.min(ms, remainingMs), signal);
   }
 
   /** Ends all calls of {@link untilOver}. Turns that still run are recorded. */
   close(): void {
     this.#writer.close();
-    this.#isClosed = true;
-    for (const id of this.#overListeners.keys()) this.#notifyOver(id);
-  }
-
-  #notifyOver(id: string): void {
-    for (const onOver of this.#overListeners.get(id) ?? []) onOver();
+    this.#overWaits.close();
   }
 
   /** Deletes a session and its turns; running requests are cancelled. Returns the number of turns. */
   async delete(row: SessionRow): Promise<number> {
-    this.#sessionsByKey.delete(row.key);
+    this.known.forget(row);
     return this.#whileEnding(row.id, async (activity) => {
       await this.#cancel(activity, finishedError());
       return (await deleteSession(this.store, row.id)) ?? 0;
@@ -202,7 +156,7 @@ export class StoredSessions {
     } finally {
       activity.endings--;
       this.#dropIfIdle(id, activity);
-      this.#notifyOver(id);
+      this.#overWaits.notify(id);
     }
   }
 
@@ -314,10 +268,6 @@ export class StoredSessions {
   #dropIfIdle(id: string, activity: Activity): void {
     if (activity.running.size === 0 && activity.endings === 0) this.#activities.delete(id);
   }
-}
-
-function knownOf({ id, key, entity, expires_at }: SessionRow): KnownSession {
-  return { id, key, entity, expires_at };
 }
 
 type Metrics = Readonly<Record<string, number | boolean>>;

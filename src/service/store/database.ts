@@ -1,6 +1,9 @@
 /**
- * Port of the service's database: transactions and durability beyond SQL queries. Two implementations: a SQLite file (`sqlite.ts`), and a
- * schema of a Postgres database (`postgres.ts`). Queries go through the {@link Store} and must be valid in both.
+ * Interface of the service's database for what is not a query: transactions, locks, and durability. Queries go through the {@link Store}, and
+ * must be valid in SQLite and in Postgres.
+ *
+ * Two implementations: a SQLite file (`sqlite.ts`), and a schema of a Postgres database (`postgres.ts`). Each registers a {@link Database} for
+ * its store, and the functions of this module find it by the store that they are given.
  */
 import { InternalError } from "../../base/errors.ts";
 import type { Store, Tables } from "./tables.ts";
@@ -129,8 +132,8 @@ export function lockRows<Names extends keyof Tables, Row>(
 
 /**
  * Runs a transaction that survives the end of the process, but not a failure of the system before the next synchronized one: this saves the
- * synchronization of the disk, which takes milliseconds. It does not change the {@link revisionOf} the store, so it must not write to
- * tables whose values are cached by revision. `body` may be called again after a conflict, as in {@link transact}.
+ * synchronization of the disk, which takes milliseconds. It does not change the revision of the store (see {@link revisionOf}), so it must
+ * not write to tables whose values are cached by revision. `body` may be called again after a conflict, as in {@link transact}.
  */
 export function unsynchronized<T>(store: Store, body: (execute: Execute) => Promise<T>): Promise<T> {
   return databaseOf(store).unsynchronized(body);

@@ -21,6 +21,7 @@ export async function getFineTuningJob(store: Store, id: string): Promise<Stored
   return found;
 }
 
+/** Returns the row of a fine-tuning job. */
 function findRow(store: Store, id: string): Promise<FineTuningJobRow | undefined> {
   return store.selectFrom("fine_tuning_jobs").selectAll().where("id", "=", id).executeTakeFirst();
 }
@@ -59,18 +60,19 @@ export async function pageOfFineTuningJobs(
   if (metadata === null) query = query.where("metadata", "is", null);
   const labels = Object.entries(metadata ?? {});
   for (const label of labels) query = query.where(sql<boolean>`metadata like ${patternOf(label)} escape '\\'`);
-  /** Row after which the next read starts. */
+  /** Row after which the next read starts; undefined for the newest row. */
   let cursor: { readonly seq: number } | undefined;
   if (after !== undefined) {
     const row = await jobs.select("jobs.seq").where("fine_tuning_jobs.id", "=", after).executeTakeFirst();
     cursor = requireCursor(row, after, "a fine-tuning job");
   }
   const matching: FineTuningJobRow[] = [];
+  let isLastRead = false;
   // A row may match a pattern without having its label. Only then are further rows read, until the page is full.
-  for (;;) {
+  while (!isLastRead && matching.length <= limit) {
     const candidates = await (cursor === undefined ? query : query.where("jobs.seq", "<", cursor.seq)).execute();
     for (const { seq: _seq, ...row } of candidates) if (hasLabels(row, labels)) matching.push(row);
-    if (matching.length > limit || candidates.length <= limit) break;
+    isLastRead = candidates.length <= limit;
     cursor = candidates.at(-1);
   }
   const { rows, hasMore } = pageOf(matching, limit);

@@ -1,11 +1,11 @@
 /** Rows of training jobs and their events, and the order of the queue. */
 import { randomUUID } from "node:crypto";
-import { sql } from "kysely";
+import { sql, type ExpressionBuilder } from "kysely";
 import { NotFoundError, RateLimitError } from "../../base/errors.ts";
 import type { JobQuery } from "../../base/schema/index.ts";
 import type { Digests } from "../disk/digests.ts";
 import { pageOf, requireCursor, type RowPage, type PageRequest } from "./paging.ts";
-import type { JobEventRow, JobRow, ModelRow, Store } from "./tables.ts";
+import type { JobEventRow, JobRow, ModelRow, Store, Tables } from "./tables.ts";
 import { findEntityLimits, requireBytes } from "./entities.ts";
 import { unrestricted } from "./visibility.ts";
 
@@ -24,6 +24,9 @@ export function liveJobs(store: Store, modelId: string): Promise<JobRow[]> {
   return store.selectFrom("jobs").selectAll().where("model_id", "=", modelId).where("status", "in", LIVE_STATUSES).orderBy("seq").execute();
 }
 
+/** Builder of expressions in a query on the table of jobs. */
+type JobExpressions = ExpressionBuilder<Tables, "jobs">;
+
 /** Selection of {@link nextLiveJob}. */
 export interface NextJobQuery {
   /** Ids to skip; later jobs of their models do not wait for them. */
@@ -41,47 +44,48 @@ export interface NextJobQuery {
  * interrupted.
  */
 export function nextLiveJob(store: Store, { except, lease }: NextJobQuery): Promise<JobRow | undefined> {
-  let query = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0).limit(1);
+  let query = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).where("is_paused", "=", 0);
   if (except.size > 0) query = query.where("id", "not in", [...except]);
-  if (lease !== null) {
-    query = query.where((where) =>
-      where.or([
-        where("status", "=", "queued"),
-        where("lease_expires_ms", "is", null),
-        where("lease_expires_ms", "<", lease.nowMs),
-        where("lease_owner", "=", lease.owner),
-      ]),
-    );
-  }
-  return (
-    query
-      // No earlier job of the same model runs or is waiting to run.
-      .where((where) => {
-        let earlier = where
-          .selectFrom("jobs as earlier")
-          .select("earlier.id")
-          .whereRef("earlier.model_id", "=", "jobs.model_id")
-          .whereRef("earlier.seq", "<", "jobs.seq")
-          .where("earlier.status", "in", LIVE_STATUSES)
-          .where((other) => other.or([other("earlier.status", "=", "running"), other("earlier.is_paused", "=", 0)]));
-        if (except.size > 0) earlier = earlier.where("earlier.id", "not in", [...except]);
-        return where.not(where.exists(earlier));
-      })
-      .orderBy((order) => order.case().when("status", "=", "running").then(0).else(1).end())
-      // Start of the entity's last job; empty for an entity without any.
-      .orderBy((order) =>
-        order.fn.coalesce(
-          order
-            .selectFrom("jobs as started")
-            .select((of) => of.fn.max("started.training_start").as("last"))
-            .whereRef("started.entity", "=", "jobs.entity"),
-          sql.lit(""),
-        ),
-      )
-      .orderBy("priority")
-      .orderBy("seq")
-      .executeTakeFirst()
-  );
+  if (lease !== null) query = query.where((where) => isFree(where, lease));
+  return query
+    .where((where) => where.not(where.exists(earlierJobs(where, except))))
+    .orderBy((order) => order.case().when("status", "=", "running").then(0).else(1).end())
+    .orderBy(lastStartOfEntity)
+    .orderBy("priority")
+    .orderBy("seq")
+    .limit(1)
+    .executeTakeFirst();
+}
+
+/** Returns the condition that no other process holds the lease of a job. */
+function isFree(where: JobExpressions, { owner, nowMs }: NonNullable<NextJobQuery["lease"]>) {
+  return where.or([
+    where("status", "=", "queued"),
+    where("lease_expires_ms", "is", null),
+    where("lease_expires_ms", "<", nowMs),
+    where("lease_owner", "=", owner),
+  ]);
+}
+
+/** Selects the earlier jobs of the same model that run or are waiting to run. */
+function earlierJobs(where: JobExpressions, except: ReadonlySet<string>) {
+  const earlier = where
+    .selectFrom("jobs as earlier")
+    .select("earlier.id")
+    .whereRef("earlier.model_id", "=", "jobs.model_id")
+    .whereRef("earlier.seq", "<", "jobs.seq")
+    .where("earlier.status", "in", LIVE_STATUSES)
+    .where((other) => other.or([other("earlier.status", "=", "running"), other("earlier.is_paused", "=", 0)]));
+  return except.size > 0 ? earlier.where("earlier.id", "not in", [...except]) : earlier;
+}
+
+/** Returns the start of the last job of a job's entity; empty for an entity without any. */
+function lastStartOfEntity(order: JobExpressions) {
+  const lastStart = order
+    .selectFrom("jobs as started")
+    .select((of) => of.fn.max("started.training_start").as("last"))
+    .whereRef("started.entity", "=", "jobs.entity");
+  return order.fn.coalesce(lastStart, sql.lit(""));
 }
 
 /** Milliseconds after which the creation of a job over the limit may be tried again. The time at which another job ends is unknown. */

@@ -16,8 +16,16 @@ const TRANSIENT_CODES: ReadonlySet<string> = new Set(["55P03", "57014", "25P03",
 
 /** Codes of system errors of a connection. */
 const SYSTEM_CODES: ReadonlySet<string> = new Set([
-  ...["ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "EPIPE", "ETIMEDOUT"],
-  ...["ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "EHOSTDOWN"],
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ECONNABORTED",
+  "EPIPE",
+  "ETIMEDOUT",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "EHOSTDOWN",
 ]);
 /** Messages of the driver without a code: a lost connection, a timeout, a pool that ends because the service stops. */
 const CONNECTION_MESSAGES =

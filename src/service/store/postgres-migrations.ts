@@ -160,7 +160,7 @@ export function toDatabaseUseError(
   const message = `The database ${where} cannot be used: ${messageOf(error)}`;
   // The user or the password (28), the database (3D000), or a permission (42501).
   const isAddressRejected = /^(?:28|3D|42501)/u.test(code);
-  // Such as an error of the encryption of the connection.
+  // An error without a code of the server belongs to the connection, such as one of its encryption.
   const isFromServer = /^[0-9A-Z]{5}$/u.test(code);
   if (isAddressRejected || !isFromServer) {
     return new ConfigError(`${message}. Correct the address, or create the user and the database with the right to create tables`, {

@@ -11,11 +11,13 @@ interface PgClient {
   on(event: "error", listener: (error: Error) => void): unknown;
 }
 
+/** Client that belongs to a pool. */
 interface PgPoolClient extends PgClient {
   /** Returns the client to the pool; with `true` closes its connection. */
   release(error?: boolean): void;
 }
 
+/** Subset of a pool of `pg`. */
 interface PgPool {
   connect(): Promise<PgPoolClient>;
   end(): Promise<void>;
@@ -76,6 +78,7 @@ function timeoutsOf(connectionString: string): Config {
   return Object.fromEntries(names.map((name) => [name, Number(searchParams.get(name))]));
 }
 
+/** Returns the configuration of a pool for an address. */
 function configOf({ connectionString, schema }: PostgresAddress, { types }: PgModule): Config {
   return {
     application_name: "whetstone",

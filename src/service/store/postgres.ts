@@ -1,7 +1,7 @@
 /** Schema of a Postgres database as the database of one or more service processes. */
 import { CompiledQuery, Kysely, sql } from "kysely";
 import { first } from "../../base/util/values.ts";
-import { registerDatabase, type Execute } from "./database.ts";
+import { registerDatabase, type Database } from "./database.ts";
 import { ServicePostgresDialect } from "./postgres-dialect.ts";
 import { migrate } from "./postgres-migrations.ts";
 import { createPostgresPool } from "./postgres-pool.ts";
@@ -29,8 +29,14 @@ export interface OpenPostgresOptions {
 export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgresOptions = {}): Promise<Store> {
   await migrate(url, whyNotNew);
   const store = new Kysely<Tables>({ dialect: new ServicePostgresDialect(await createPostgresPool(parsePostgresUrl(url))) });
+  registerDatabase(store, databaseOf(store));
+  return store;
+}
+
+/** Returns the operations of a Postgres database for its store. */
+function databaseOf(store: Store): Database {
   let revision = 0;
-  registerDatabase(store, {
+  return {
     isShared: true,
     // Another process may have changed anything.
     revision: () => ++revision,
@@ -48,17 +54,20 @@ export async function openPostgres(url: string, { whyNotNew = null }: OpenPostgr
     // A serializable transaction would conflict with the claims that were committed after its start.
     transactLocking: (visible, body) => runTransaction(visible, { isolation: "read committed", isSynchronized: true }, body),
     unsynchronized: (body) =>
-      runTransaction(store, { isolation: "read committed", isSynchronized: false }, (transaction) => {
-        const execute: Execute = async (statement, parameters) => {
-          let parameter = 0;
-          const numbered = statement.replaceAll("?", () => `$${++parameter}`);
-          return (await transaction.executeQuery(CompiledQuery.raw(numbered, [...parameters]))).rows;
-        };
-        return body(execute);
-      }),
+      runTransaction(store, { isolation: "read committed", isSynchronized: false }, (transaction) =>
+        body(async (statement, parameters) => {
+          const query = CompiledQuery.raw(numberPlaceholders(statement), [...parameters]);
+          return (await transaction.executeQuery(query)).rows;
+        }),
+      ),
     jsonNumber: (column, key) => sql<number>`(${sql.ref(column)}::jsonb ->> ${key})::double precision`,
     // Postgres writes unsynchronized transactions to the disk within three times `wal_writer_delay`, 0.6 s by default.
     synchronize: () => Promise.resolve(),
-  });
-  return store;
+  };
+}
+
+/** Replaces each `?` of a statement by the numbered placeholder of Postgres. */
+function numberPlaceholders(statement: string): string {
+  let count = 0;
+  return statement.replaceAll("?", () => `$${++count}`);
 }

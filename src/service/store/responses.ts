@@ -88,10 +88,10 @@ export class StoredResponses {
       .select((eb) => [eb.fn.count<number>("size_bytes").as("count"), eb.fn.sum<number | null>("size_bytes").as("bytes")])
       .executeTakeFirstOrThrow();
     if (count <= this.#maxCount && (bytes ?? 0) <= this.#maxBytes) return;
-    // Deletes each response that is over a limit together with all newer ones.
+    // Counted from the newest response on, deletes each response at which a limit is exceeded.
     const newestFirst = sql`order by created_at desc, id desc`;
-    const ranked = sql`(select id, row_number() over (${newestFirst}) as place, sum(size_bytes) over (${newestFirst}) as newer_bytes from responses) as ranked`;
-    const surplus = sql`select id from ${ranked} where place > ${this.#maxCount} or newer_bytes > ${this.#maxBytes}`;
+    const counted = sql`(select id, row_number() over (${newestFirst}) as number, sum(size_bytes) over (${newestFirst}) as total_bytes from responses) as counted`;
+    const surplus = sql`select id from ${counted} where number > ${this.#maxCount} or total_bytes > ${this.#maxBytes}`;
     await sql`delete from responses where id in (${surplus})`.execute(store);
   }
 

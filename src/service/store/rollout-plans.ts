@@ -73,14 +73,18 @@ export async function addGroups(
         tasks++;
       }
     }
-    for (let row = 0; row < newTasks.length; row += ROWS_AT_ONCE)
-      await transaction
-        .insertInto("rollout_tasks")
-        .values(newTasks.slice(row, row + ROWS_AT_ONCE))
-        .execute();
+    await insertTasks(transaction, newTasks);
   }
   if (tasks > plan.tasks) await transaction.updateTable("rollout_plans").set({ tasks }).where("id", "=", plan.id).execute();
   return { ...plan, tasks };
+}
+
+/** Inserts tasks, several per statement. */
+async function insertTasks(transaction: Store, tasks: readonly RolloutTaskRow[]): Promise<void> {
+  for (let start = 0; start < tasks.length; start += ROWS_AT_ONCE) {
+    const rows = tasks.slice(start, start + ROWS_AT_ONCE);
+    await transaction.insertInto("rollout_tasks").values(rows).execute();
+  }
 }
 
 /** Returns the row of a task that no worker has leased. */

@@ -1,11 +1,15 @@
-/** SQLite file as the database of a service: opening, snapshots, and transactions without synchronization. */
-import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
+/**
+ * SQLite file as the database of a service: opening for a service, opening to read, and snapshots for backups. `sqlite-dialect.ts` connects
+ * Kysely, and `transactions.ts` runs the transactions.
+ */
+import { Kysely, Migrator, sql } from "kysely";
 import { ConfigError, InternalError, NoSpaceError } from "../../base/errors.ts";
 import { isNoSpace } from "../../base/util/no-space.ts";
 import { sizeOf } from "../disk/files.ts";
 import { requireIntact, requireKnown } from "./checks.ts";
 import { registerDatabase, type Database, type Execute } from "./database.ts";
 import { openConnection, queryOnce, type SqliteConnection } from "./connection.ts";
+import { ServiceSqliteDialect } from "./sqlite-dialect.ts";
 import { Transactions } from "./transactions.ts";
 import { HighWaterMark, requireMarked } from "./high-water-mark.ts";
 import { MIGRATIONS } from "./migrations.ts";
@@ -17,62 +21,6 @@ import { first, messageOf } from "../../base/util/values.ts";
 const BUSY_TIMEOUT_MS = 5000;
 /** Value of SQLite's `user_version` that marks the database of a backup; 0 without the mark. */
 const SNAPSHOT_VERSION = 1;
-/** Max cached prepared statements; more than the service uses. */
-const MAX_STATEMENTS = 500;
-
-/**
- * Adapts a connection to Kysely, which needs to know whether a statement returns rows. Statements are prepared once.
- *
- * @param revision - Counter that every statement besides a selection increments.
- * @param transactions - Transactions of the connection; null for a connection without a high-water mark.
- */
-function forKysely(connection: SqliteConnection, revision: { count: number }, transactions: Transactions | null): SqliteDatabase {
-  const preparedStatements = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
-  const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
-    const statement = transactions === null ? connection.prepare(sql) : transactions.prepare(sql);
-    // A statement that changes data may also return rows.
-    const revisionIncrement = /^\s*select\b/i.test(sql) ? 0 : 1;
-    return {
-      reader: statement.columns().length > 0,
-      all(parameters) {
-        revision.count += revisionIncrement;
-        return statement.all(...parameters);
-      },
-      run(parameters) {
-        revision.count += revisionIncrement;
-        return statement.run(...parameters);
-      },
-      // Each iteration gets its own statement, because reusing one would disturb an iteration in progress.
-      iterate: (parameters) => connection.prepare(sql).iterate(...parameters),
-    };
-  };
-  return {
-    close() {
-      if (transactions === null) connection.close();
-      else transactions.close();
-    },
-    prepare(sql) {
-      const known = preparedStatements.get(sql);
-      if (known !== undefined) return known;
-      const statement = prepare(sql);
-      if (preparedStatements.size < MAX_STATEMENTS) preparedStatements.set(sql, statement);
-      return statement;
-    },
-  };
-}
-
-/** SQLite dialect that runs migrations in one transaction. SQLite supports transactional DDL, which Kysely assumes it does not. */
-class TransactionalDialect extends SqliteDialect {
-  override createAdapter(): SqliteAdapter {
-    return new TransactionalAdapter();
-  }
-}
-
-class TransactionalAdapter extends SqliteAdapter {
-  override get supportsTransactionalDdl(): boolean {
-    return true;
-  }
-}
 
 /** Connection settings: with WAL and full synchronization, a committed transaction is durable. */
 const SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON";
@@ -113,7 +61,29 @@ export interface OpenStoreOptions {
  * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
  * @throws NoSpaceError `E_NO_SPACE` if the disk has no room for a new database or a migration.
  */
-export async function openStore(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions = {}): Promise<Store> {
+export async function openStore(path: string, options: OpenStoreOptions = {}): Promise<Store> {
+  const connection = await openChecked(path, options);
+  const revision = { count: 0 };
+  const mark = new HighWaterMark(connection, path);
+  const transactions = new Transactions(connection, mark);
+  const store = new Kysely<Tables>({ dialect: new ServiceSqliteDialect(connection, { revision, transactions }) });
+  registerDatabase(store, createDatabase(store, { connection, transactions, revision }));
+  const { error, results = [] } = await migratorOf(store).migrateToLatest();
+  if (error !== undefined) {
+    await store.destroy();
+    const message = `The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`;
+    if (isNoSpace(error)) throw new NoSpaceError(`${message}. Make room on its file system and start again`, { cause: error });
+    throw new InternalError(message, { cause: error });
+  }
+  // Removes what a migration has overwritten, such as keys, from the database and its log.
+  if (results.length > 0) await sql.raw("PRAGMA wal_checkpoint(TRUNCATE)").execute(store);
+  // Only now does the table of the count exist.
+  mark.start();
+  return store;
+}
+
+/** Opens a connection to the database of a service, and checks the database before anything is written. See {@link openStore}. */
+async function openChecked(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions): Promise<SqliteConnection> {
   /** Checks that a new database may be created. */
   const requireNewAllowed = (): void => {
     if (whyNotNew !== null) throw new ConfigError(whyNotNew, { param: "dataDir" });
@@ -129,30 +99,15 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
     requireIntact(connection, path);
     await requireMarked(path, connection);
     connection.exec(SETTINGS);
-    // Only if necessary: on a full disk nothing can be written.
+    // Removes the mark of a backup. Only if necessary: on a full disk nothing can be written.
     if (!isExclusive && userVersionOf(connection) !== 0) connection.exec("PRAGMA user_version = 0");
+    // A database without migrations has no tables: opening it creates a new one.
     if (requireKnown(connection, path) === 0) requireNewAllowed();
+    return connection;
   } catch (error) {
     await closeUnchanged(connection, path);
     throw error;
   }
-  const revision = { count: 0 };
-  const mark = new HighWaterMark(connection, path);
-  const transactions = new Transactions(connection, mark);
-  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision, transactions) }) });
-  registerDatabase(store, createDatabase(store, { connection, transactions, revision }));
-  const { error, results = [] } = await migratorOf(store).migrateToLatest();
-  if (error !== undefined) {
-    await store.destroy();
-    const message = `The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`;
-    if (isNoSpace(error)) throw new NoSpaceError(`${message}. Make room on its file system and start again`, { cause: error });
-    throw new InternalError(message, { cause: error });
-  }
-  // Removes what a migration has overwritten, such as keys, from the database and its log.
-  if (results.length > 0) await sql.raw("PRAGMA wal_checkpoint(TRUNCATE)").execute(store);
-  // Only now does the table of the count exist.
-  mark.start();
-  return store;
 }
 
 /** Closes a connection that has changed nothing, and leaves the write-ahead log as it is. */
@@ -219,7 +174,7 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
     connection.close();
     throw error;
   }
-  return new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, { count: 0 }, null) }) });
+  return new Kysely<Tables>({ dialect: new ServiceSqliteDialect(connection) });
 }
 
 /**
@@ -229,7 +184,7 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
  */
 export async function createTables(path: string, migration: string): Promise<void> {
   const connection = await openConnection(path, BUSY_TIMEOUT_MS);
-  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, { count: 0 }, null) }) });
+  const store = new Kysely<Tables>({ dialect: new ServiceSqliteDialect(connection) });
   try {
     const { error } = await migratorOf(store).migrateTo(migration);
     if (error !== undefined) throw error;

@@ -54,7 +54,7 @@ export interface RolloutPlanRow {
   /** SHA-256 of the environment's sources, hexadecimal. */
   environment_hash: string;
   model_id: string | null;
-  /** Further settings of the rollouts as JSON, see `rollout-tasks/plan-settings.ts`. */
+  /** Further settings of the rollouts as JSON, see `PlanSettings` of `rollout-tasks/wire.ts`. */
   settings: string;
   /** Labels as JSON. */
   metadata: string;

@@ -1,6 +1,12 @@
 /**
- * Transactions on the SQLite connection of a store. The `HighWaterMark` counts the transactions that change data, whether Kysely begins them
- * with statements (`prepare`) or a single statement is a transaction of its own.
+ * Transactions on the SQLite connection of a store. There are three kinds:
+ *
+ * - Transactions of Kysely, which executes the statements `begin`, `commit` and `rollback`.
+ * - Single statements outside of a transaction, each of which gets a transaction of its own.
+ * - Transactions of {@link Transactions.runUncounted}, which are not synchronized with the disk.
+ *
+ * The `HighWaterMark` counts the first two kinds if they have changed rows: its number in the database is incremented before the commit, and
+ * its file is written after the commit.
  */
 import { getOrInsert } from "../../base/util/values.ts";
 import type { SqliteConnection, SqliteStatement } from "./connection.ts";
@@ -70,25 +76,6 @@ export class Transactions {
     };
   }
 
-  /**
-   * Runs a transaction.
-   *
-   * @param isCounted - Whether the mark counts the transaction, by the result of `body`. @default never
-   */
-  run<T>(body: () => T, isCounted: (result: T) => boolean = () => false): T {
-    this.#begin.run();
-    try {
-      const result = body();
-      const writeMark = isCounted(result) ? this.#mark.increment() : null;
-      this.#commit.run();
-      writeMark?.();
-      return result;
-    } catch (error) {
-      this.#rollback.run();
-      throw error;
-    }
-  }
-
   /** Runs a transaction that the mark does not count. No other statement may run on the connection meanwhile. */
   async runUncounted<T>(body: () => Promise<T>): Promise<T> {
     this.#begin.run();
@@ -149,9 +136,24 @@ export class Transactions {
 
   /** Executes a statement that may change rows: in the transaction of Kysely, or else in a transaction of its own. */
   #change<Result extends StatementResult>(statement: () => Result): Result {
-    if (this.#hasChanged === null) return this.run(statement, hasChanges);
+    if (this.#hasChanged === null) return this.#runAlone(statement);
     const result = statement();
     this.#hasChanged ||= hasChanges(result);
     return result;
+  }
+
+  /** Executes a statement in a transaction of its own, which the mark counts if rows have changed. */
+  #runAlone<Result extends StatementResult>(statement: () => Result): Result {
+    this.#begin.run();
+    try {
+      const result = statement();
+      const writeMark = hasChanges(result) ? this.#mark.increment() : null;
+      this.#commit.run();
+      writeMark?.();
+      return result;
+    } catch (error) {
+      this.#rollback.run();
+      throw error;
+    }
   }
 }

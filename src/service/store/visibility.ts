@@ -1,4 +1,10 @@
-/** Row-level security: stores with queries that find only the rows that a caller may see. */
+/**
+ * Row-level security: `visibleIn` returns a store in which queries find only the rows that a caller may see.
+ *
+ * A plugin of Kysely changes the syntax tree of each query before it is compiled: every SELECT, UPDATE and DELETE on a table with a column
+ * `entity` gets conditions on this column, and on the column with the id of a model. Code that queries a store therefore needs no conditions
+ * of its own.
+ */
 import {
   AndNode,
   AliasNode,
@@ -81,25 +87,32 @@ class Restriction extends OperationNodeTransformer {
 
   /** Adds the conditions on all tables of a query to the query. */
   #restrict<N extends { readonly where?: WhereNode }>(node: N, tables: readonly OperationNode[]): N {
-    return tables.flatMap((table) => this.#conditionsOn(table)).reduce(withCondition, node);
+    let restricted = node;
+    for (const table of tables) {
+      for (const condition of this.#conditionsOn(table)) restricted = withCondition(restricted, condition);
+    }
+    return restricted;
   }
 
   /** Returns the conditions on the rows of a table expression; none for a table that is not restricted. */
   #conditionsOn(expression: OperationNode): OperationNode[] {
     const { entity, modelId } = this.#visibility;
     const table = AliasNode.is(expression) ? expression.node : expression;
+    // A subquery gets its conditions when its own SELECT is transformed.
     if (!TableNode.is(table)) return [];
     const tableName = table.table.identifier.name;
     const columns = RESTRICTED_TABLES[tableName as keyof Tables];
     if (columns === undefined) return [];
-    const alias = AliasNode.is(expression) && IdentifierNode.is(expression.alias) ? expression.alias.name : tableName;
+    // The name of the table in the query.
+    const name = AliasNode.is(expression) && IdentifierNode.is(expression.alias) ? expression.alias.name : tableName;
     const conditions: OperationNode[] = [];
-    if (entity !== null) conditions.push(equals(alias, "entity", entity));
-    if (modelId !== null && columns.model !== null) conditions.push(equals(alias, columns.model, modelId));
+    if (entity !== null) conditions.push(equals(name, "entity", entity));
+    if (modelId !== null && columns.model !== null) conditions.push(equals(name, columns.model, modelId));
     return conditions;
   }
 }
 
+/** Returns the condition that a column equals a value. */
 function equals(table: string, column: string, value: string): OperationNode {
   const reference = ReferenceNode.create(ColumnNode.create(column), TableNode.create(table));
   return BinaryOperationNode.create(reference, OperatorNode.create("="), ValueNode.create(value));

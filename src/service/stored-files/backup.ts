@@ -1,4 +1,10 @@
-/** Backup of a data directory. */
+/**
+ * Backup of a data directory, also while a service runs on it.
+ *
+ * A file that the database references is first secured against deletion: linked into a staging directory, or fetched from an S3 storage. Once
+ * all files of one snapshot of the database are secured, the linked files are copied. If a file is gone before it is secured, the database is
+ * read again (a reading).
+ */
 import { copyFile, link, mkdir, readdir, stat } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { ConfigError, DataCorruptedError, DataError } from "../../base/errors.ts";
@@ -62,6 +68,7 @@ export async function backUp(root: string, target: string, { storage, database =
   return fillDirectory(target, { param: "directory" }, async (temporary) => {
     const files: CopiedDigests = await copyStored(records, { directory, target: temporary, storage });
     for (const storedPath of await hubFiles(directory)) {
+      // Files of base models with recorded digests are among the stored files.
       if (Object.hasOwn(files, storedPath)) continue;
       files[storedPath] = await copyFileDurably(directory.root, storedPath, temporary);
     }
@@ -86,6 +93,8 @@ interface Copy {
   readonly captured: Set<string>;
   /** Digests of the files in `target`. */
   readonly copied: CopiedDigests;
+  /** Number of readings in which a referenced file did not exist, by path. */
+  readonly misses: Map<string, number>;
 }
 
 /** Options of {@link copyStored}. */
@@ -101,34 +110,17 @@ async function copyStored(records: Records, { directory, target, storage }: Copy
   let remote: Remote | null = null;
   try {
     remote = await records.withStore((store) => recordedRemote(store, storage));
-    const copied: CopiedDigests = {};
-    const copy: Copy = { directory, remote, staging, target, captured: new Set(), copied };
+    const copy: Copy = { directory, remote, staging, target, captured: new Set(), copied: {}, misses: new Map() };
     // Secures most files without a snapshot, so that the first snapshot lasts only a short time.
     await records.withStore((store) => secureFiles(copy, store));
-    const misses = new Map<string, number>();
     for (let reading = 0; reading < MAX_READINGS; reading++) {
-      await remove(database);
-      // Steps of a reading: secure all files of a snapshot, write the snapshot, copy the secured files. It is repeated if a file was
-      // deleted.
-      const { files, gone } = await records.withSnapshot(database, async ({ store, write }) => {
-        const secured = await secureFiles(copy, store);
-        // Files are secured before the rows are written, which may take long.
-        if (secured.gone.length === 0) await write();
-        return secured;
-      });
-      for (const { path: storedPath } of gone) misses.set(storedPath, (misses.get(storedPath) ?? 0) + 1);
-      const lost = gone.filter(({ path: storedPath }) => (misses.get(storedPath) ?? 0) >= MAX_MISSES);
-      if (lost.length > 0) throw damagedError(lost, "missing");
-      if (gone.length > 0 || !(await copyCaptured(copy, files))) continue;
-      const unneeded = Object.keys(copied).filter((storedPath) => !files.has(storedPath));
-      for (const storedPath of unneeded) {
-        await remove(join(target, storedPath));
-        delete copied[storedPath];
-      }
+      const files = await copySnapshot(copy, records, database);
+      if (files === null) continue;
+      await removeUnneeded(copy, files);
       // In the backup, the files of a storage are in the directory.
       if (remote !== null) await forgetStorage(database);
       await syncFile(database);
-      return { ...copied, [DATABASE]: await digestFile(database) };
+      return { ...copy.copied, [DATABASE]: await digestFile(database) };
     }
     throw new ConfigError("The data directory changed faster than it could be copied. Try again while less is deleted");
   } finally {
@@ -137,7 +129,39 @@ async function copyStored(records: Records, { directory, target, storage }: Copy
   }
 }
 
-/** Secures every file that the database references. Returns all of them by path, and the files that do not exist. */
+/**
+ * Writes a snapshot of the database to `database`, and copies all files that the snapshot references.
+ *
+ * @returns the files by path; null if one was deleted meanwhile, so that another snapshot is needed.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that did not exist in {@link MAX_MISSES} readings.
+ */
+async function copySnapshot(copy: Copy, records: Records, database: string): Promise<ReadonlyMap<string, StoredFile> | null> {
+  const { misses } = copy;
+  // Written by the reading before.
+  await remove(database);
+  const { files, gone } = await records.withSnapshot(database, async ({ store, write }) => {
+    const secured = await secureFiles(copy, store);
+    // Files are secured before the rows are written, which may take long.
+    if (secured.gone.length === 0) await write();
+    return secured;
+  });
+  for (const { path: storedPath } of gone) misses.set(storedPath, (misses.get(storedPath) ?? 0) + 1);
+  const lost = gone.filter(({ path: storedPath }) => (misses.get(storedPath) ?? 0) >= MAX_MISSES);
+  if (lost.length > 0) throw damagedError(lost, "missing");
+  if (gone.length > 0) return null;
+  return (await copyCaptured(copy, files)) ? files : null;
+}
+
+/** Removes copies that an earlier reading needed, and that are not among `files`. */
+async function removeUnneeded({ target, copied }: Copy, files: ReadonlyMap<string, StoredFile>): Promise<void> {
+  const unneeded = Object.keys(copied).filter((storedPath) => !files.has(storedPath));
+  for (const storedPath of unneeded) {
+    await remove(join(target, storedPath));
+    delete copied[storedPath];
+  }
+}
+
+/** Secures every file that the database references. Returns all of these files by path, and those among them that do not exist. */
 async function secureFiles(
   copy: Copy,
   store: Store,

@@ -60,8 +60,11 @@ export interface FillOptions {
 }
 
 /**
- * Fills a directory so that an interruption leaves neither a backup nor a data directory at `target`. Files get their final names once all
- * of them are on disk, the database and the manifest last. Removes the remains of an interrupted attempt at `target`.
+ * Fills a directory so that an interruption leaves neither a backup nor a data directory at `target`. Removes the remains of an interrupted
+ * attempt at `target`.
+ *
+ * Steps: `fill` writes the files to a temporary directory inside of `target`, all of them are synchronized with the disk, `publish` moves them
+ * to `target`, the database and the manifest last, and the temporary directory is removed.
  *
  * @throws ConfigError `E_CONFIG` if `target` exists and is not an empty directory, or another process is filling it.
  */
@@ -93,9 +96,7 @@ export async function fillDirectory<T>(
     await removeInterrupted(path);
     await mkdir(temporary, { mode: 0o700 });
     const result = await fill(temporary);
-    for (const entry of await readdir(temporary, { recursive: true, withFileTypes: true })) {
-      if (entry.isDirectory()) await syncDirectory(join(entry.parentPath, entry.name));
-    }
+    await syncFolders(temporary);
     await commit(temporary, publish);
     progress.isCommitted = true;
     await remove(temporary);
@@ -114,6 +115,13 @@ export async function fillDirectory<T>(
     // `mkdir` has returned the outermost directory that it created.
     if (createdRoot !== undefined && !mayBeCommitted) await remove(createdRoot);
     throw error;
+  }
+}
+
+/** Flushes the entries of all directories below a directory to disk. */
+async function syncFolders(path: string): Promise<void> {
+  for (const entry of await readdir(path, { recursive: true, withFileTypes: true })) {
+    if (entry.isDirectory()) await syncDirectory(join(entry.parentPath, entry.name));
   }
 }
 

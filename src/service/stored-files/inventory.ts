@@ -91,22 +91,10 @@ export async function* eachStoredFile(
   for await (const { checkpoint, model } of eachCheckpoint(store, pageRows)) {
     yield* await unlessDamaged(checkpointFiles(directory, checkpoint, model));
   }
-  const jobs = store.selectFrom("jobs").selectAll().orderBy("id").limit(pageRows);
-  for await (const rows of pages((after) => jobs.where("id", ">", after).execute(), "id"))
-    for (const row of rows) yield* await unlessDamaged(jobFiles(directory, row));
+  for await (const job of eachJob(store, pageRows)) yield* await unlessDamaged(jobFiles(directory, job));
   yield* artifactContents(store, pageRows);
-  const outcomes = store.selectFrom("rollout_tasks").selectAll().where("outcome_sha256", "is not", null).orderBy("id").limit(pageRows);
-  for await (const rows of pages((after) => outcomes.where("id", ">", after).execute(), "id")) {
-    for (const { id, outcome_sha256: sha256, outcome_bytes: bytes } of rows) {
-      if (sha256 === null) continue;
-      yield { path: storedBlob(sha256), digest: { sha256, size_bytes: bytes ?? 0 }, subject: `outcome of rollout task '${id}'` };
-    }
-  }
-  for (const { name, folder, commit, digests } of await unlessDamaged(recordedSnapshots(join(directory.root, HUB)))) {
-    for (const [file, digest] of Object.entries(digests)) {
-      yield { path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` };
-    }
-  }
+  yield* rolloutOutcomes(store, pageRows);
+  yield* await unlessDamaged(baseModelFiles(directory));
 }
 
 /** Yields all checkpoints with their models, except for checkpoints deleted meanwhile. */
@@ -122,6 +110,35 @@ async function* eachCheckpoint(store: Store, pageRows: number): AsyncGenerator<{
       if (model !== undefined) yield { checkpoint, model };
     }
   }
+}
+
+/** Yields all jobs. */
+async function* eachJob(store: Store, pageRows: number): AsyncGenerator<JobRow, void> {
+  const jobs = store.selectFrom("jobs").selectAll().orderBy("id").limit(pageRows);
+  for await (const rows of pages((after) => jobs.where("id", ">", after).execute(), "id")) yield* rows;
+}
+
+/** Yields the outcomes of rollout tasks. */
+async function* rolloutOutcomes(store: Store, pageRows: number): AsyncGenerator<StoredFile, void> {
+  const outcomes = store.selectFrom("rollout_tasks").selectAll().where("outcome_sha256", "is not", null).orderBy("id").limit(pageRows);
+  for await (const rows of pages((after) => outcomes.where("id", ">", after).execute(), "id")) {
+    for (const { id, outcome_sha256: sha256, outcome_bytes: bytes } of rows) {
+      if (sha256 === null) continue;
+      yield { path: storedBlob(sha256), digest: { sha256, size_bytes: bytes ?? 0 }, subject: `outcome of rollout task '${id}'` };
+    }
+  }
+}
+
+/** Lists the files of fetched base models. */
+async function baseModelFiles({ root }: DataDirectory): Promise<StoredFile[]> {
+  const snapshots = await recordedSnapshots(join(root, HUB));
+  return snapshots.flatMap(({ name, folder, commit, digests }) =>
+    Object.entries(digests).map(([file, digest]) => ({
+      path: `${HUB}/${folder}/snapshots/${commit}/${file}`,
+      digest,
+      subject: `base model '${name}'`,
+    })),
+  );
 }
 
 /** Yields each content of artifact files once: for the first row with its digest, in the order of artifact and path. */

@@ -15,7 +15,7 @@ import { FolderStorage } from "../storage/folder.ts";
 import type { Remote } from "../storage/remote.ts";
 import type { Storage } from "../storage/storage.ts";
 import { referencesFiles, setStorage, storageRow } from "../store/storage-location.ts";
-import type { Store } from "../store/tables.ts";
+import type { StorageRow, Store } from "../store/tables.ts";
 
 /** Contents of the mark of a storage. */
 const markSchema = z.object({ id: z.string() });
@@ -154,19 +154,33 @@ function accessError(remote: Remote, error: unknown): unknown {
 async function claim(store: Store, remote: Remote): Promise<void> {
   const row = await storageRow(store);
   const mark = await readMark(remote);
-  if (row === undefined) {
-    if (mark !== null) throw foreignError(remote);
-    if (!(await referencesFiles(store))) return markStorage(remote, await recordStorage(store, remote));
+  if (row === undefined) await claimFirst(store, remote, mark);
+  else await claimRecorded(store, remote, { row, mark });
+}
+
+/** Assigns a storage to a database that records none. `mark` is the identity that the storage holds. */
+async function claimFirst(store: Store, remote: Remote, mark: string | null): Promise<void> {
+  if (mark !== null) throw foreignError(remote);
+  if (await referencesFiles(store))
     throw new ConfigError(
       `Expected a new data directory for the storage '${remote.url}': the files of this one are in it. To move them, run \`whetstone backup\`, then \`whetstone restore --storage\``,
       { param: "storage" },
     );
-  }
+  await markStorage(remote, await recordStorage(store, remote));
+}
+
+/** Checks that a storage is the one that the database records in `row`. `mark` is the identity that the storage holds. */
+async function claimRecorded(
+  store: Store,
+  remote: Remote,
+  { row, mark }: { readonly row: StorageRow; readonly mark: string | null },
+): Promise<void> {
   if (mark === null) {
     if (await referencesFiles(store)) throw missingError(remote);
     // The start that recorded the storage was interrupted before it wrote the mark.
     await markStorage(remote, row.id);
   } else if (mark !== row.id) throw foreignError(remote);
+  // The same storage has another address now, for example another endpoint.
   if (row.url !== remote.url) await setStorage(store, { ...row, url: remote.url });
 }
 

@@ -82,45 +82,57 @@ interface Restoration {
  * Creates the data directory.
  *
  * @param postgres - Database that gets the records; null = a SQLite file in the directory.
- * @param afterwards - Called with the complete directory before it has its final name.
+ * @param beforePublished - Called with the complete directory before it gets its final name.
  */
 async function restoreFolder(
   { backup, target, files }: Restoration,
   postgres: Destination | null,
-  afterwards: (root: string) => Promise<void> = () => Promise.resolve(),
+  beforePublished: (root: string) => Promise<void> = () => Promise.resolve(),
 ): Promise<CopyResult> {
-  const param = "dataDir";
-  const options: FillOptions =
-    postgres === null
-      ? { param }
-      : {
-          param,
-          commit: (temporary, publish) => postgres.fill(join(temporary, DATABASE), publish),
-          // The database and the files that SQLite keeps next to it.
-          isScratch: (name) => name.startsWith(DATABASE),
-        };
-  return fillDirectory(target, options, async (temporary) => {
-    const findings: string[] = [];
-    let bytes = 0;
-    for (const [storedPath, expected] of Object.entries(files)) {
-      const copied = await copyFileDurably(backup, storedPath, temporary).catch(describeCopyError);
-      if (typeof copied === "string") findings.push(`${storedPath} ${copied}`);
-      else if (copied.sha256 !== expected.sha256) findings.push(`${storedPath} differs from its digest`);
-      else bytes += copied.size_bytes;
-    }
-    if (findings.length === 0) findings.push(...(await findUnlisted(temporary, files)));
-    if (findings.length > 0) {
-      throw new DataCorruptedError(
-        `The backup '${resolve(backup)}' is damaged: ${findings.join(", ")}. Nothing was restored. Use another backup`,
-      );
-    }
-    await afterwards(temporary);
+  return fillDirectory(target, fillOptions(postgres), async (temporary) => {
+    const bytes = await copyFiles(backup, files, temporary);
+    await beforePublished(temporary);
     const result = { directory: resolve(target), files: Object.keys(files).length, bytes };
     if (postgres === null) return result;
     // Brings the tables to this version.
     await (await openStore(join(temporary, DATABASE))).destroy();
     return { ...result, database: postgres.where };
   });
+}
+
+/** Returns how the data directory is committed: together with the records in Postgres, or alone. */
+function fillOptions(postgres: Destination | null): FillOptions {
+  const param = "dataDir";
+  if (postgres === null) return { param };
+  return {
+    param,
+    commit: (temporary, publish) => postgres.fill(join(temporary, DATABASE), publish),
+    // The database and the files that SQLite keeps next to it.
+    isScratch: (name) => name.startsWith(DATABASE),
+  };
+}
+
+/**
+ * Copies the files of a manifest from a backup and verifies them.
+ *
+ * @returns their number of bytes.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file.
+ */
+async function copyFiles(backup: string, files: Digests, root: string): Promise<number> {
+  const findings: string[] = [];
+  let bytes = 0;
+  for (const [storedPath, expected] of Object.entries(files)) {
+    const copied = await copyFileDurably(backup, storedPath, root).catch(describeCopyError);
+    if (typeof copied === "string") findings.push(`${storedPath} ${copied}`);
+    else if (copied.sha256 !== expected.sha256) findings.push(`${storedPath} differs from its digest`);
+    else bytes += copied.size_bytes;
+  }
+  // The database can be read only after all files are known to be complete.
+  if (findings.length === 0) findings.push(...(await findUnlisted(root, files)));
+  if (findings.length === 0) return bytes;
+  throw new DataCorruptedError(
+    `The backup '${resolve(backup)}' is damaged: ${findings.join(", ")}. Nothing was restored. Use another backup`,
+  );
 }
 
 /** Stores the files of a restored data directory, and records the storage in its database. @returns the identity of the storage. */

@@ -65,21 +65,11 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
   const { store, directory, storage, files, limits, logger } = context;
   /** Waits as long as reading `bytes` may take. */
   const waitForBytes = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
-  const logDamage = ({ path, digest }: StoredFile, finding: string) =>
-    logger.error("A stored file is damaged", { path: join(directory.root, path), finding, expected: digest });
-  /** Missing files that may have been deleted meanwhile. */
-  let missing: StoredFile[] = [];
-  let lastConfirmationMs = -Infinity;
-  const confirmMissing = async () => {
-    const unconfirmed = missing;
-    missing = [];
-    for (const file of await stillReferenced(store, directory, unconfirmed)) logDamage(file, "the file is missing");
-    lastConfirmationMs = performance.now();
-  };
+  const missing = new MissingFiles(context);
   const onDamagedRow = (error: Error) => logger.error("Stored files cannot be verified", { error: error.message });
   for await (const file of eachStoredFile(store, directory, { onDamagedRow })) {
     signal.throwIfAborted();
-    if (missing.length > 0 && performance.now() - lastConfirmationMs >= CONFIRMATION_MS) await confirmMissing();
+    if (missing.isDue) await missing.confirm();
     try {
       await files.recheck(file, waitForBytes);
     } catch (error) {
@@ -87,14 +77,48 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
       const isMissing = isMissingFile(error);
       // The data directory has copies of only some of the files in a storage.
       if (isMissing && storage.remote !== null && isInStorage(file)) continue;
-      if (isMissing) missing.push(file);
+      if (isMissing) missing.add(file);
       // `recheck` has logged the damage of files that it could read.
-      else if (!WhetstoneError.isInstance(error)) logDamage(file, messageOf(error));
+      else if (!WhetstoneError.isInstance(error)) logDamage(context, file, messageOf(error));
       // `recheck` throws before it waits for the last piece of a damaged file.
       await waitForBytes(Math.min(file.digest?.size_bytes ?? 0, PIECE_BYTES));
     }
   }
-  await confirmMissing();
+  await missing.confirm();
+}
+
+/** Files of one round that were missing when they were read. They are damage only if they were not deleted meanwhile. */
+class MissingFiles {
+  readonly #context: ScrubContext;
+  #unconfirmed: StoredFile[] = [];
+  #lastConfirmationMs = -Infinity;
+
+  constructor(context: ScrubContext) {
+    this.#context = context;
+  }
+
+  /** Whether there are files to confirm, and the last confirmation was long enough ago. */
+  get isDue(): boolean {
+    return this.#unconfirmed.length > 0 && performance.now() - this.#lastConfirmationMs >= CONFIRMATION_MS;
+  }
+
+  add(file: StoredFile): void {
+    this.#unconfirmed.push(file);
+  }
+
+  /** Logs the damage of the files that are still referenced, and forgets all files. */
+  async confirm(): Promise<void> {
+    const { store, directory } = this.#context;
+    const unconfirmed = this.#unconfirmed;
+    this.#unconfirmed = [];
+    for (const file of await stillReferenced(store, directory, unconfirmed)) logDamage(this.#context, file, "the file is missing");
+    this.#lastConfirmationMs = performance.now();
+  }
+}
+
+/** Logs what was found in a damaged file. */
+function logDamage({ directory, logger }: ScrubContext, { path, digest }: StoredFile, finding: string): void {
+  logger.error("A stored file is damaged", { path: join(directory.root, path), finding, expected: digest });
 }
 
 /** Waits without keeping the process alive. @throws an `AbortError` if `signal` aborts. */

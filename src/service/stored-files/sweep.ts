@@ -67,12 +67,46 @@ export async function sweepStorage(
   context: SweepContext<CachedStorage>,
   { nowMs = Date.now(), signal }: { readonly nowMs?: number; readonly signal?: AbortSignal } = {},
 ): Promise<StorageSweepResult> {
-  const { store, directory, storage, limits, logger } = context;
+  const { storage, limits, logger } = context;
   const { remote } = storage;
   storage.watch();
-  /** Files in the storage without a row, by key; files with rows are removed from it below. */
-  const unmatched = new Map<string, RemoteFile>();
-  for await (const file of remote.list("", signal)) unmatched.set(storedFileKey(file), file);
+  const { suspects, unmatched, areRowsComplete } = await compareWithRows(context, signal);
+  const missing = await confirmMissing(context, suspects);
+  for (const { path, digest, subject } of missing)
+    logger.error("A stored file is missing", { path, subject, expected: digest, storage: remote.url });
+  const { maxQuarantineAgeMs } = limits;
+  // A damaged row may have referenced any file.
+  if (!areRowsComplete || maxQuarantineAgeMs === null) return { missing, removed: [] };
+  const beforeMs = nowMs - Math.max(MIN_AGE_MS, maxQuarantineAgeMs);
+  const old = unmatched.filter(({ modifiedMs }) => modifiedMs < beforeMs);
+  const removed = await removeLeftovers(context, old, signal);
+  const abandonedUploads = await remote.abandonUploads(beforeMs);
+  if (removed.length + abandonedUploads > 0)
+    logger.info("Files that the database does not mention were removed from the storage", {
+      files: removed.length,
+      uploads: abandonedUploads,
+    });
+  return { missing, removed };
+}
+
+/** Result of {@link compareWithRows}. */
+interface Comparison {
+  /** Files of rows that the list of the storage lacks, or has with another size. */
+  readonly suspects: readonly StoredFile[];
+  /** Files in the storage without a row. */
+  readonly unmatched: readonly RemoteFile[];
+  /** Whether all rows could be read. */
+  readonly areRowsComplete: boolean;
+}
+
+/** Compares the list of the storage with the rows that reference files in it. */
+async function compareWithRows(
+  { store, directory, storage, logger }: SweepContext<CachedStorage>,
+  signal: AbortSignal | undefined,
+): Promise<Comparison> {
+  const listed = new Map<string, RemoteFile>();
+  for await (const file of storage.remote.list("", signal)) listed.set(storedFileKey(file), file);
+  const unmatched = new Map(listed);
   const suspects: StoredFile[] = [];
   let areRowsComplete = true;
   const onDamagedRow = (error: Error) => {
@@ -83,20 +117,21 @@ export async function sweepStorage(
     signal?.throwIfAborted();
     if (!isInStorage(file) || file.digest === null) continue;
     const key = storedFileKey({ path: file.path, digest: file.digest });
-    if (unmatched.get(key)?.digest.size_bytes !== file.digest.size_bytes) suspects.push(file);
+    if (listed.get(key)?.digest.size_bytes !== file.digest.size_bytes) suspects.push(file);
     unmatched.delete(key);
   }
-  const missing = await confirmMissing(context, suspects);
-  for (const { path, digest, subject } of missing)
-    logger.error("A stored file is missing", { path, subject, expected: digest, storage: remote.url });
-  const { maxQuarantineAgeMs } = limits;
-  // A damaged row may have referenced any file.
-  if (!areRowsComplete || maxQuarantineAgeMs === null) return { missing, removed: [] };
-  const beforeMs = nowMs - Math.max(MIN_AGE_MS, maxQuarantineAgeMs);
+  return { suspects, unmatched: [...unmatched.values()], areRowsComplete };
+}
+
+/** Removes files without a row, unless they were stored again meanwhile. Returns the removed ones. */
+async function removeLeftovers(
+  { store, storage }: SweepContext<CachedStorage>,
+  files: readonly RemoteFile[],
+  signal: AbortSignal | undefined,
+): Promise<RemoteFile[]> {
   const removed: RemoteFile[] = [];
-  for (const file of unmatched.values()) {
+  for (const file of files) {
     signal?.throwIfAborted();
-    if (file.modifiedMs >= beforeMs) continue;
     const remove = async () => {
       if (await storage.removeLeftover(file)) removed.push(file);
     };
@@ -105,13 +140,7 @@ export async function sweepStorage(
     if (isBlob) await unlessReferenced(store, file.digest.sha256, remove);
     else await remove();
   }
-  const abandonedUploads = await remote.abandonUploads(beforeMs);
-  if (removed.length + abandonedUploads > 0)
-    logger.info("Files that the database does not mention were removed from the storage", {
-      files: removed.length,
-      uploads: abandonedUploads,
-    });
-  return { missing, removed };
+  return removed;
 }
 
 /** Returns the suspects that are missing: a suspect may have been stored or deleted since the storage was listed. */

@@ -84,34 +84,46 @@ async function verifyStored(directory: DataDirectory, { store, isSqlite, storage
     const existingPaths = await reader.list();
     const manifest = isSqlite ? await readListedFiles(store, directory.root) : null;
     const files = addManifestFiles(await storedFiles(store, directory), manifest);
-    const states = new Map<string, State>();
-    let bytes = 0;
-    for (const file of files.values()) {
-      states.set(file.path, await stateOf(reader, file));
-      bytes += file.digest?.size_bytes ?? 0;
-    }
+    const { states, bytes } = await readStates(reader, files);
     // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
     const laterFiles = addManifestFiles(await storedFiles(store, directory), manifest);
-    const findings: Record<State, FileFinding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
-    for (const [storedPath, state] of states) {
-      const file = laterFiles.get(storedPath);
-      if (file === undefined || state === "intact") continue;
-      const confirmedState = state === "unknown" ? state : await stateOf(reader, file);
-      findings[confirmedState].push({ path: storedPath, subject: file.subject });
-    }
+    const { missing, damaged, unknown } = await confirmFindings(reader, states, laterFiles);
     return {
       data_dir: directory.root,
       files: files.size,
       bytes,
       seconds: (performance.now() - startedMs) / 1000,
-      missing: findings.missing,
-      damaged: findings.damaged,
-      unknown: findings.unknown,
+      missing,
+      damaged,
+      unknown,
       unreferenced: [...new Set(existingPaths)].filter((storedPath) => !files.has(storedPath) && !laterFiles.has(storedPath)).toSorted(),
     };
   } finally {
     await remote?.close();
   }
+}
+
+/** Reads every file. Returns the states by path, and the number of bytes that the records name. */
+async function readStates(reader: Reader, files: ReadonlyMap<string, CheckedFile>) {
+  const states = new Map<string, State>();
+  let bytes = 0;
+  for (const file of files.values()) {
+    states.set(file.path, await stateOf(reader, file));
+    bytes += file.digest?.size_bytes ?? 0;
+  }
+  return { states, bytes };
+}
+
+/** Reads the files that are not intact again. Returns the findings about files that are still referenced, by state. */
+async function confirmFindings(reader: Reader, states: ReadonlyMap<string, State>, laterFiles: ReadonlyMap<string, CheckedFile>) {
+  const findings: Record<State, FileFinding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
+  for (const [storedPath, state] of states) {
+    const file = laterFiles.get(storedPath);
+    if (file === undefined || state === "intact") continue;
+    const confirmedState = state === "unknown" ? state : await stateOf(reader, file);
+    findings[confirmedState].push({ path: storedPath, subject: file.subject });
+  }
+  return findings;
 }
 
 /** Files listed by the manifest of a backup. */

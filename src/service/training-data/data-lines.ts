@@ -21,6 +21,8 @@ const PLAIN_FILE = "train.jsonl";
 const METADATA_FILE = "metadata.json";
 /** Milliseconds of reading after which the event loop gets a turn, because reading shares a thread with other work. */
 const YIELD_AFTER_MS = 8;
+/** Bytes that are read at one time. */
+const READ_BYTES = 256 * 1024;
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
@@ -136,39 +138,47 @@ async function* numberedLines(
   name: string,
   param: string,
 ): AsyncGenerator<{ readonly text: string | null; readonly number: number }> {
-  const stream = createReadStream(path, { highWaterMark: 1 << 18 });
-  let number = 0;
-  const lineOf = (bytes: Buffer) => {
-    number++;
-    const line = bytes.at(-1) === CARRIAGE_RETURN ? bytes.subarray(0, -1) : bytes;
-    const text = isUtf8(line) ? line.toString("utf8") : null;
-    return { text: number === 1 ? (text?.replace(/^\uFEFF/, "") ?? null) : text, number };
-  };
-  // Parts of the current line from several chunks, and their total length.
-  let lineParts: Buffer[] = [];
-  let lineBytes = 0;
+  const stream = createReadStream(path, { highWaterMark: READ_BYTES });
+  let number = 1;
+  // Parts of the current line, which may begin in an earlier chunk than the one that ends it, and their total length.
+  let parts: Buffer[] = [];
+  let length = 0;
   const addPart = (part: Buffer): void => {
-    lineParts.push(part);
-    lineBytes += part.length;
-    if (lineBytes > MAX_DATA_LINE_BYTES)
-      throw new DataError(`${name} line ${number + 1}: expected a line of at most ${MAX_DATA_LINE_BYTES} bytes, got more`, { param });
+    parts.push(part);
+    length += part.length;
+    if (length > MAX_DATA_LINE_BYTES)
+      throw new DataError(`${name} line ${number}: expected a line of at most ${MAX_DATA_LINE_BYTES} bytes, got more`, { param });
+  };
+  /** Returns the current line and begins the next one. */
+  const endLine = () => {
+    const line = { text: textOfLine(Buffer.concat(parts), number), number };
+    parts = [];
+    length = 0;
+    number++;
+    return line;
   };
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {
       let lineStart = 0;
       for (let lineEnd = chunk.indexOf(LINE_FEED); lineEnd !== -1; lineEnd = chunk.indexOf(LINE_FEED, lineStart)) {
         addPart(chunk.subarray(lineStart, lineEnd));
-        yield lineOf(lineParts.length === 1 ? (lineParts[0] as Buffer) : Buffer.concat(lineParts));
-        lineParts = [];
-        lineBytes = 0;
+        yield endLine();
         lineStart = lineEnd + 1;
       }
       if (lineStart < chunk.length) addPart(chunk.subarray(lineStart));
     }
-    if (lineBytes > 0) yield lineOf(Buffer.concat(lineParts));
+    if (length > 0) yield endLine();
   } finally {
     stream.destroy();
   }
+}
+
+/** Returns the text of a line without a carriage return at its end, and without the byte order mark of line 1; null if it is not UTF-8. */
+function textOfLine(bytes: Buffer, number: number): string | null {
+  const line = bytes.at(-1) === CARRIAGE_RETURN ? bytes.subarray(0, -1) : bytes;
+  if (!isUtf8(line)) return null;
+  const text = line.toString("utf8");
+  return number === 1 ? text.replace(/^\uFEFF/, "") : text;
 }
 
 /** Parses and converts one line; `text` is null for a line that is not UTF-8. Errors of the data name the line as `where`. */

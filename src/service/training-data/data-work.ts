@@ -24,7 +24,7 @@ import {
 } from "./rl-request.ts";
 import type { DataTasks } from "./tasks.ts";
 
-/** Parsed RL request. Its groups stay on the thread that parsed them. */
+/** Parsed RL request without its groups, which stay on the thread that parsed them. */
 export interface OpenRlRequest {
   readonly head: RlHead;
   /** Validates and stores the groups; see `acceptGroups`. Keeps the batch for {@link DataWork.rlBatch}. */
@@ -55,10 +55,15 @@ export class DataWork {
 
   /** Parses the body of an RL job and calls `use` with the result. Transfers the buffer of `bytes`. */
   async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    if (bytes.length <= SMALL_JSON_BYTES && !Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(STORED_ROLLOUT_KEY)) {
-      const { head, groups } = await readRlRequest(bytes);
-      return use({ head, accept: async (plan) => this.#cacheBatch(plan, await acceptGroups(groups, plan, this.#tokenizers.source)) });
-    }
+    const hasStoredRollouts = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(STORED_ROLLOUT_KEY);
+    if (bytes.length > SMALL_JSON_BYTES || hasStoredRollouts) return this.#withRlRequestOnThread(bytes, use, signal);
+    const { head, groups } = await readRlRequest(bytes);
+    const accept = async (plan: RlJobPlan) => this.#cacheBatch(plan, await acceptGroups(groups, plan, this.#tokenizers.source));
+    return use({ head, accept });
+  }
+
+  /** As {@link withRlRequest}, on one work thread for the whole time: its groups stay there from `openRl` to `closeRl`. */
+  async #withRlRequestOnThread<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
     const buffer = ownBuffer(bytes);
     const id = this.#openedRequests++;
     return this.#pool.use(async (thread: DataThread) => {

@@ -44,7 +44,7 @@ function subjectOf(jobId: string): string {
 }
 
 /** Calls `use` while the groups are on disk, verified. @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged. */
-export function useGroups<T>(files: StoredFiles, job: JobRow, use: () => Promise<T>): Promise<T> {
+export function useGroups<T>(files: Pick<StoredFiles, "useJobFile">, job: JobRow, use: () => Promise<T>): Promise<T> {
   return files.useJobFile(job, storedGroups(job.id), subjectOf(job.id), use);
 }
 

@@ -1,11 +1,11 @@
 /**
- * Trajectory groups of an RL job: validated and written to disk before the job is accepted, and converted to training rows when the job
- * runs.
+ * Trajectory groups of an RL job: validated (`readRlRequest`), and written to disk before the job is accepted (`acceptGroups`). Their training
+ * batch is built when the job is accepted, and again from the file (`batchOf`) if the batch is no longer in memory when the job runs.
  */
 import type { BaseModelInfo } from "../../engine/port.ts";
 import { ArgumentError } from "../../base/errors.ts";
 import { checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
-import { rolloutOutcome, trajectory, type RlConfig } from "../../base/schema/index.ts";
+import { rolloutOutcome, trajectory, type RlConfig, type TrajectoryGroup } from "../../base/schema/index.ts";
 import { refuseFatal, type Finding } from "../../base/trajectory/findings.ts";
 import { preflightSteps } from "../../base/trajectory/preflight.ts";
 import { validateTrajectory } from "../../base/trajectory/validate.ts";
@@ -121,9 +121,19 @@ export async function acceptGroups(
   const preflightOptions = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true, masksTruncated, usesTurnRewards };
   const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, preflightOptions)));
   // The batch is built now, because groups that cannot be trained must be rejected before the job is accepted.
-  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
-  const batch = await runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }));
+  const batch = await buildBatch(groups, { config, base }, tokenizers);
   return { warnings, digests: await writeGroups(directory, jobId, groups), batch };
+}
+
+/** Builds the training batch of groups. */
+async function buildBatch(
+  groups: readonly TrajectoryGroup[],
+  { config, base }: Pick<RlJobPlan, "config" | "base">,
+  tokenizers: TokenizerSource,
+  signal?: AbortSignal,
+): Promise<RlBatch> {
+  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
+  return runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }), { signal });
 }
 
 /** Returns the memory of a batch's rows, for transfer instead of copying. */
@@ -138,7 +148,5 @@ export async function batchOf(
   tokenizers: TokenizerSource,
   signal: AbortSignal,
 ): Promise<RlBatch> {
-  const groups = await readJobGroups(directory, jobId);
-  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
-  return runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }), { signal });
+  return buildBatch(await readJobGroups(directory, jobId), { config, base }, tokenizers, signal);
 }

@@ -44,16 +44,16 @@ export async function loadStored(groups: readonly SentGroup[], files: RolloutFil
 
 /** Reads the trajectory of an outcome, with the changes that the request makes to it. @throws DataCorruptedError `E_DATA_CORRUPTED` */
 async function loadTrajectory({ stored_rollout: id, ...changes }: StoredRollout, files: RolloutFiles): Promise<Trajectory> {
-  const path = files[id];
   const damagedError = (cause?: unknown) =>
     new DataCorruptedError(`The outcome of rollout task '${id}' cannot be read. Send the trajectory instead`, { cause });
+  const path = files[id];
   if (path === undefined) throw damagedError();
-  const outcome = await readRegularFile(path, { maxBytes: Infinity }).then(
-    (text) => JSON.parse(text) as RolloutOutcome,
-    (cause: unknown) => {
-      throw damagedError(cause);
-    },
-  );
+  let outcome: RolloutOutcome;
+  try {
+    outcome = JSON.parse(await readRegularFile(path, { maxBytes: Infinity })) as RolloutOutcome;
+  } catch (cause) {
+    throw damagedError(cause);
+  }
   const validated = validateTrajectory({ ...outcome.trajectory, ...changes });
   if (!validated.success) throw damagedError(validated.error);
   return validated.data;

@@ -90,22 +90,9 @@ export class WorkThread implements TaskThread<Methods> {
     input: MethodInput<Methods, N>,
     { signal, transfer, timeoutMs }: TaskOptions = {},
   ): Promise<MethodOutput<Methods, N>> {
-    let timer: NodeJS.Timeout | undefined;
-    const timeout = new Promise<never>((_, reject) => {
-      if (timeoutMs === undefined) return;
-      timer = setTimeout(() => {
-        reject(
-          new UnsupportedError(
-            `Expected a request that is prepared within ${timeoutMs / 1000} s, got one that takes longer; send less at once`,
-          ),
-        );
-        void this.end();
-      }, timeoutMs);
-    });
-    // The race may be over before the timeout rejects.
-    timeout.catch(() => undefined);
+    const limit = this.#limitTime(timeoutMs);
     try {
-      return await Promise.race([this.#client.call(name, input, { signal, transfer }), timeout]);
+      return await Promise.race([this.#client.call(name, input, { signal, transfer }), limit.exceeded]);
     } catch (error) {
       // The aborted task may still run; the next task must not wait for it.
       if (signal?.aborted === true) void this.end();
@@ -114,8 +101,26 @@ export class WorkThread implements TaskThread<Methods> {
         throw new EngineError(`The thread that prepares requests ended: ${this.#failure.message}`, { cause: error });
       throw error;
     } finally {
-      clearTimeout(timer);
+      clearTimeout(limit.timer);
     }
+  }
+
+  /** Starts the time limit of a task. `exceeded` never resolves. It rejects after the limit, and the thread is terminated. */
+  #limitTime(timeoutMs: number | undefined): { readonly exceeded: Promise<never>; readonly timer: NodeJS.Timeout | undefined } {
+    let timer: NodeJS.Timeout | undefined;
+    const exceeded = new Promise<never>((_, reject) => {
+      if (timeoutMs === undefined) return;
+      timer = setTimeout(() => {
+        const seconds = timeoutMs / 1000;
+        reject(
+          new UnsupportedError(`Expected a request that is prepared within ${seconds} s, got one that takes longer; send less at once`),
+        );
+        void this.end();
+      }, timeoutMs);
+    });
+    // The race may be over before the limit is exceeded.
+    exceeded.catch(() => undefined);
+    return { exceeded, timer };
   }
 
   /** Terminates the thread, even during a task. */

@@ -15,7 +15,8 @@ function setVariable(value: string, name = "WHETSTONE_DEVICE"): void {
 }
 
 function clearVariables(): void {
-  for (const name of ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION", "WHETSTONE_ROLLOUT_PRECISION"]) setVariable("", name);
+  for (const name of ["WHETSTONE_DEVICE", "WHETSTONE_DEVICE_MEMORY", "WHETSTONE_WEIGHT_PRECISION", "WHETSTONE_ROLLOUT_PRECISION"])
+    setVariable("", name);
 }
 
 /** Starts a service on a missing data directory; returns the error, and whether the directory was created. */
@@ -105,7 +106,9 @@ test("rejects an unknown precision of weights, float16 with the processor, and i
     ["webgpu", "int8"],
   ])
     expect(await failedStart({ device, weightPrecision })).toEqual(
-      rejected(`\`weightPrecision\` "${weightPrecision}" is for the processor, got the device "${device}": omit it, or select the device "cpu"`),
+      rejected(
+        `\`weightPrecision\` "${weightPrecision}" is for the processor, got the device "${device}": omit it, or select the device "cpu"`,
+      ),
     );
   expect(await failedStart({ device: "cpu", weightPrecision: "float16" })).toEqual(
     rejected('`weightPrecision` "float16" is for a GPU, got the device "cpu": omit it, or select the device "webgpu" or "auto"'),

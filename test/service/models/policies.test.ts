@@ -10,7 +10,7 @@ import { Policies } from "../../../src/service/models/policies.ts";
 import { revisionOf } from "../../../src/service/store/database.ts";
 import { openTestStore, onSqlite } from "../../support/postgres.ts";
 import { ALL_ROWS } from "../../../src/service/store/visibility.ts";
-import { createStoredFiles } from "../../../src/service/stored-files/stored-files.ts";
+import { StoredFiles } from "../../../src/service/stored-files/stored-files.ts";
 import { createScriptedEngine, type ScriptedEngineOptions } from "../../../src/testing/index.ts";
 import { deferred } from "../../../src/base/util/deferred.ts";
 import { temporaryDirectory } from "../support.ts";
@@ -67,7 +67,7 @@ async function setUp({
   const logger = { info: () => undefined, warn: (message: string) => void warnings.push(message), error: () => undefined };
   const directory = await openDataDirectory(root);
   const storage = new FolderStorage(directory, new Verifier(logger));
-  const files = createStoredFiles({ store, directory, storage, logger });
+  const files = new StoredFiles({ store, directory, storage, logger });
   const bases = new BaseModels({ engine, hub: null, tokenizers: createTokenizers(), sources: {} });
   const policies = new Policies({ store, engine, files, bases, defaultBase: "scripted", maxIdle, logger });
   const loads = () => engine.calls.filter((call) => call.verb === "loadPolicy").length;

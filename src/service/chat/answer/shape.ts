@@ -4,7 +4,7 @@
  */
 import type { ChatCompletion } from "../../../base/schema/index.ts";
 import { splitReasoning } from "../text/reasoning.ts";
-import { parseToolCalls, type ParsedToolCall } from "../text/tool-calls.ts";
+import { parseToolCalls, type ParsedText, type ParsedToolCall } from "../text/tool-calls.ts";
 import type { GeneratedChoice } from "../generate/generate.ts";
 import type { ChatRequest } from "../request/request.ts";
 import type { ForcedCalls } from "../text/forced-calls.ts";
@@ -79,8 +79,11 @@ export function parseMessage(
 ): ChoiceMessage {
   const { shouldParseToolCalls, parallelToolCalls } = request;
   const { reasoning, content: answer } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
-  const parseFreeText = () => (shouldParseToolCalls ? parseToolCalls(answer) : { content: answer, toolCalls: [] });
-  const { content, toolCalls } = forcedCalls?.read(index, answer, closedBy !== null) ?? parseFreeText();
+  let parsed: ParsedText;
+  if (forcedCalls !== null) parsed = forcedCalls.read(index, answer, closedBy !== null);
+  else if (shouldParseToolCalls) parsed = parseToolCalls(answer);
+  else parsed = { content: answer, toolCalls: [] };
+  const { content, toolCalls } = parsed;
   // Forced calls have empty content; in any other parsed text, empty content is null.
   const isNull = content === "" && forcedCalls === null && (toolCalls.length > 0 || shouldParseReasoning);
   return {
@@ -167,12 +170,17 @@ export function toCompletion(
 /** Log-probability entries in one piece of a response; a piece with alternatives takes a few milliseconds to serialize. */
 const PIECE_ENTRIES = 256;
 
+/** Returns the JSON of an object or an array without the enclosing braces or brackets. */
+function innerJson(value: object): string {
+  return JSON.stringify(value).slice(1, -1);
+}
+
 /** Yields a JSON array in pieces. */
 function* listPieces(entries: readonly unknown[]): Generator<string> {
   yield "[";
   for (let start = 0; start < entries.length; start += PIECE_ENTRIES) {
-    const withoutBrackets = JSON.stringify(entries.slice(start, start + PIECE_ENTRIES)).slice(1, -1);
-    yield `${start === 0 ? "" : ","}${withoutBrackets}`;
+    const separator = start === 0 ? "" : ",";
+    yield separator + innerJson(entries.slice(start, start + PIECE_ENTRIES));
   }
   yield "]";
 }
@@ -189,23 +197,24 @@ export function* completionPieces(
 ): Generator<string> {
   const { head, promptIds, promptLogprobs = null } = options;
   const { id, created, model } = head;
-  yield `${JSON.stringify({ id, object: "chat.completion", created, model }).slice(0, -1)},"choices":[`;
+  yield `{${innerJson({ id, object: "chat.completion", created, model })},"choices":[`;
   for (const [index, [choice, message]] of zip(choices, messages).entries()) {
     const { logprobs, ...otherMembers } = toWireChoice(choice, message, options);
-    yield `${index === 0 ? "" : ","}${JSON.stringify(otherMembers).slice(0, -1)},"logprobs":`;
-    if (logprobs === null) yield "null}";
+    yield `${index === 0 ? "" : ","}{${innerJson(otherMembers)},"logprobs":`;
+    if (logprobs === null) yield "null";
     else {
       yield '{"content":';
       yield* listPieces(logprobs.content);
-      yield "}}";
+      yield "}";
     }
+    yield "}";
   }
   const usage = usageOf(choices, options);
-  yield `],${JSON.stringify({ service_tier: null, system_fingerprint: null, usage }).slice(1, -1)},"prompt_logprobs":`;
+  yield `],${innerJson({ service_tier: null, system_fingerprint: null, usage })},"prompt_logprobs":`;
   if (promptLogprobs === null) yield "null";
   else yield* listPieces(promptLogprobs);
   const promptTokenIds = options.request.returnTokenIds ? [...promptIds] : null;
-  yield `,${JSON.stringify({ prompt_token_ids: promptTokenIds, kv_transfer_params: null, ...unusedKwargsMember(options) }).slice(1)}`;
+  yield `,${innerJson({ prompt_token_ids: promptTokenIds, kv_transfer_params: null, ...unusedKwargsMember(options) })}}`;
 }
 
 /**

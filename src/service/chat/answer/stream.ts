@@ -1,6 +1,9 @@
 /**
  * Chunks of a chat completion, generated on demand at the rate of the reader. `ChatService` adds the output (`push`, `conclude`,
  * `pushChoice`, `fail`), and the route reads it (`next`, `cancel`).
+ *
+ * The output of a choice passes through parsers: reasoning first, then tool calls. Their results are collected in `PendingChoice` until
+ * the reader asks, and then become one chunk (`#addPiece`), or at the end of the choice the last chunks (`#addEnd`).
  */
 import type { ChatCompletionChunk, ErrorBody } from "../../../base/schema/index.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "../generate/generate.ts";
@@ -22,15 +25,15 @@ export interface CompletionStreamOptions extends ShapeOptions {
 /** State of a choice: the parsers of its text, and its output since its last chunk. */
 interface PendingChoice {
   /** Parser of reasoning; null if reasoning is not parsed. */
-  readonly thoughts: ReasoningStream | null;
+  readonly reasoningParser: ReasoningStream | null;
   /** Parser of tool calls in free text; null if they are not parsed. */
-  readonly tools: ToolCallStream | null;
+  readonly toolCallParser: ToolCallStream | null;
   /** Tool calls of the whole text, set at the end by {@link CompletionStream.conclude}. */
   toolCalls: readonly ParsedToolCall[];
   /** Parser of forced tool calls; null if the request forces none. */
-  readonly forced: ForcedCallStream | null;
+  readonly forcedCallParser: ForcedCallStream | null;
   /** Pieces of forced tool calls since the last chunk. */
-  calls: CallDelta[];
+  callPieces: CallDelta[];
   /** Reasoning since the last chunk. */
   reasoning: string;
   /** Content since the last chunk. */
@@ -42,7 +45,7 @@ interface PendingChoice {
   /** Reason for the end; null before the last token. */
   end: ChoiceEnd | null;
   /** Number of tokens so far. */
-  count: number;
+  tokenCount: number;
   /** Whether the last chunk was made. */
   isFinished: boolean;
 }
@@ -54,17 +57,17 @@ interface NewOutput extends Pick<PendingChoice, "text" | "ids"> {
   readonly logprobs: { readonly content: readonly WireLogprob[] } | null;
 }
 
-/** Returns the pieces of tool calls as one member of a delta, with adjacent pieces of the same call joined. */
-function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: readonly CallDelta[] } {
+/** Returns the pieces of tool calls as one member of a delta, with adjacent pieces of the same call joined; no member without pieces. */
+function callsMember(pieces: readonly CallDelta[]): { readonly tool_calls?: readonly CallDelta[] } {
   const joined: CallDelta[] = [];
-  for (const delta of deltas) {
+  for (const piece of pieces) {
     const previous = joined.at(-1);
-    if (previous?.index !== delta.index) joined.push(delta);
-    else
-      joined[joined.length - 1] = {
-        ...previous,
-        function: { ...previous.function, arguments: previous.function.arguments + delta.function.arguments },
-      };
+    if (previous === undefined || previous.index !== piece.index) {
+      joined.push(piece);
+      continue;
+    }
+    const joinedArguments = previous.function.arguments + piece.function.arguments;
+    joined[joined.length - 1] = { ...previous, function: { ...previous.function, arguments: joinedArguments } };
   }
   return joined.length === 0 ? {} : { tool_calls: joined };
 }
@@ -105,17 +108,17 @@ export class CompletionStream implements ChunkSource {
     const { id, created, model } = head;
     this.#head = { id, object: "chat.completion.chunk", created, model };
     this.#choices = Array.from({ length: request.n }, (_, index) => ({
-      forced: options.forcedCalls?.stream(index) ?? null,
-      calls: [],
-      thoughts: options.shouldParseReasoning ? new ReasoningStream() : null,
-      tools: request.shouldParseToolCalls ? new ToolCallStream() : null,
+      reasoningParser: options.shouldParseReasoning ? new ReasoningStream() : null,
+      toolCallParser: request.shouldParseToolCalls ? new ToolCallStream() : null,
       toolCalls: [],
+      forcedCallParser: options.forcedCalls?.stream(index) ?? null,
+      callPieces: [],
       reasoning: "",
       text: "",
       ids: [],
       logprobs: [],
       end: null,
-      count: 0,
+      tokenCount: 0,
       isFinished: false,
     }));
   }
@@ -149,7 +152,7 @@ export class CompletionStream implements ChunkSource {
     choice.ids.push(token.id);
     if (token.logprob !== null) choice.logprobs.push(token.logprob);
     choice.end = token.end;
-    choice.count++;
+    choice.tokenCount++;
     this.#notify();
   }
 
@@ -159,17 +162,17 @@ export class CompletionStream implements ChunkSource {
     this.#addText(choice, text);
     choice.ids = [...ids];
     choice.logprobs = [...(logprobs ?? [])];
-    choice.count = ids.length;
+    choice.tokenCount = ids.length;
     choice.end = { finishReason, stopReason, closedBy };
     this.#notify();
   }
 
   /** Appends new text to a choice, split into reasoning, tool calls and content. */
   #addText(choice: PendingChoice, text: string): void {
-    const { reasoning, content } = choice.thoughts?.push(text) ?? { reasoning: "", content: text };
+    const { reasoning, content } = choice.reasoningParser?.push(text) ?? { reasoning: "", content: text };
     choice.reasoning += reasoning;
-    if (choice.forced === null) choice.text += choice.tools?.push(content) ?? content;
-    else choice.calls.push(...choice.forced.push(content));
+    if (choice.forcedCallParser === null) choice.text += choice.toolCallParser?.push(content) ?? content;
+    else choice.callPieces.push(...choice.forcedCallParser.push(content));
   }
 
   /** Ends the stream with an error event. */
@@ -178,6 +181,7 @@ export class CompletionStream implements ChunkSource {
     this.#notify();
   }
 
+  /** Records that there is new output, and answers a waiting reader. */
   #notify(): void {
     this.#hasOutput = true;
     if (this.#resolveNext !== null) this.#schedule();
@@ -200,24 +204,29 @@ export class CompletionStream implements ChunkSource {
     this.#hasOutput = false;
     if (this.#failure !== null) return { chunks: [], failure: this.#failure, isLast: true };
     const chunks: ChatCompletionChunk[] = [];
-    if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0 || choice.end !== null)) this.#addRoles(chunks);
-    const { length } = this.#choices;
-    let tokens = 0;
-    for (let visited = 0; visited < length && !this.#hasOutput; visited++) {
+    if (!this.#hasStarted && this.#choices.some((choice) => choice.tokenCount > 0 || choice.end !== null)) this.#addRoles(chunks);
+    const choiceCount = this.#choices.length;
+    let batchTokens = 0;
+    for (let visited = 0; visited < choiceCount && batchTokens <= MAX_BATCH_TOKENS; visited++) {
       const index = this.#nextChoice;
-      this.#nextChoice = (index + 1) % length;
+      this.#nextChoice = (index + 1) % choiceCount;
       const choice = this.#choices[index]!;
-      if ((choice.ids.length === 0 && choice.end === null) || choice.isFinished) continue;
-      tokens += choice.ids.length * (1 + (choice.logprobs[0]?.top_logprobs.length ?? 0));
+      const hasNewOutput = choice.ids.length > 0 || choice.end !== null;
+      if (!hasNewOutput || choice.isFinished) continue;
+      batchTokens += choice.ids.length * (1 + (choice.logprobs[0]?.top_logprobs.length ?? 0));
       this.#addChoice(chunks, index, choice);
-      this.#hasOutput = tokens > MAX_BATCH_TOKENS;
     }
+    // A full batch may have left choices out.
+    this.#hasOutput = batchTokens > MAX_BATCH_TOKENS;
     const isLast = this.#choices.every((choice) => choice.isFinished);
-    if (isLast && this.#options.usage !== "none")
-      chunks.push(this.#chunk([], this.#usage(this.#choices.reduce((sum, choice) => sum + choice.count, 0))));
+    if (isLast && this.#options.usage !== "none") {
+      const tokenCount = this.#choices.reduce((sum, choice) => sum + choice.tokenCount, 0);
+      chunks.push(this.#chunk([], this.#usage(tokenCount)));
+    }
     return { chunks, failure: null, isLast };
   }
 
+  /** Returns a chunk with parts of choices. `usage` is left out if it is null. */
   #chunk(choices: readonly object[], usage: WireUsage | null): ChatCompletionChunk {
     const { id, object, created, model } = this.#head;
     const chunk = usage === null ? { id, object, created, model, choices } : { id, object, created, model, choices, usage };
@@ -232,6 +241,7 @@ export class CompletionStream implements ChunkSource {
     return details === null ? usage : { ...usage, prompt_tokens_details: details };
   }
 
+  /** Returns the token counts for a chunk of a choice; null if only the end of the stream reports them. */
   #continuousUsage(completionTokens: number): WireUsage | null {
     return this.#options.usage === "continuous" ? this.#usage(completionTokens) : null;
   }
@@ -262,44 +272,49 @@ export class CompletionStream implements ChunkSource {
 
   /** Removes and returns the new output of a choice; at its end with the text that its parsers hold back. */
   #takeOutput(choice: PendingChoice): NewOutput {
-    const { end, forced, tools, thoughts, toolCalls } = choice;
+    const { end, forcedCallParser, toolCallParser, reasoningParser, toolCalls } = choice;
     if (end !== null) {
       // A forced array of calls that was cut short before its first call is content.
-      if (forced !== null && !forced.hasCalls) choice.text += forced.takeHeldText();
-      choice.reasoning += thoughts?.takeHeldText() ?? "";
+      if (forcedCallParser !== null && !forcedCallParser.hasCalls) choice.text += forcedCallParser.takeHeldText();
+      choice.reasoning += reasoningParser?.takeHeldText() ?? "";
       // Text held back as possible tool calls is content if it contains none.
-      if (tools !== null && toolCalls.length === 0) choice.text += tools.takeHeldText();
+      if (toolCallParser !== null && toolCalls.length === 0) choice.text += toolCallParser.takeHeldText();
     }
     const reasoning = this.#options.request.includeReasoning && choice.reasoning !== "" ? { reasoning: choice.reasoning } : {};
     const output = {
       text: choice.text,
       ids: choice.ids,
-      members: { ...reasoning, ...callsMember(choice.calls) },
+      members: { ...reasoning, ...callsMember(choice.callPieces) },
       logprobs: choice.logprobs.length > 0 ? { content: choice.logprobs } : null,
     };
     choice.text = "";
     choice.reasoning = "";
-    choice.calls = [];
+    choice.callPieces = [];
     choice.ids = [];
     choice.logprobs = [];
     return output;
   }
 
   /** Adds the chunk of a choice that continues; none if all its text is held back, unless the chunk has log-probabilities or ids. */
-  #addPiece(chunks: ChatCompletionChunk[], index: number, { count }: PendingChoice, { text, ids, members, logprobs }: NewOutput): void {
+  #addPiece(
+    chunks: ChatCompletionChunk[],
+    index: number,
+    { tokenCount }: PendingChoice,
+    { text, ids, members, logprobs }: NewOutput,
+  ): void {
     const { returnTokenIds } = this.#options.request;
     if (text === "" && Object.keys(members).length === 0 && logprobs === null && !returnTokenIds) return;
     const delta = text === "" ? members : { ...members, content: text };
     const choice = { index, delta, logprobs, finish_reason: null, token_ids: returnTokenIds ? ids : null };
-    chunks.push(this.#chunk([choice], this.#continuousUsage(count)));
+    chunks.push(this.#chunk([choice], this.#continuousUsage(tokenCount)));
   }
 
   /** Adds the last chunks of a choice. The last one has its finish reason, log-probabilities and ids. */
   #addEnd(chunks: ChatCompletionChunk[], index: number, choice: PendingChoice, end: ChoiceEnd, output: NewOutput): void {
     choice.isFinished = true;
-    const { toolCalls, forced } = choice;
+    const { toolCalls, forcedCallParser } = choice;
     const { text, members } = output;
-    const usage = this.#continuousUsage(choice.count);
+    const usage = this.#continuousUsage(choice.tokenCount);
     const add = (delta: object): void => {
       chunks.push(this.#chunk([{ index, delta, logprobs: null, finish_reason: null, token_ids: null }], usage));
     };
@@ -309,7 +324,7 @@ export class CompletionStream implements ChunkSource {
       chunks.push(this.#chunk([{ index, delta, ...last }], usage));
     };
     const { forcedCalls } = this.#options;
-    if (forcedCalls && forced?.hasCalls) {
+    if (forcedCalls !== null && forcedCallParser?.hasCalls === true) {
       // As in vLLM, which does not know during a stream whether the array of calls will be complete.
       addLast(members, forcedCalls.name === null ? "tool_calls" : end.finishReason);
       return;
@@ -321,9 +336,9 @@ export class CompletionStream implements ChunkSource {
     }
     if (Object.keys(members).length > 0) add(members);
     if (text !== "") add({ content: text });
-    for (const [call, { id, type, function: called }] of toolCalls.entries()) {
-      add({ tool_calls: [{ index: call, id, type, function: { name: called.name, arguments: "" } }] });
-      add({ tool_calls: [{ index: call, function: { arguments: called.arguments } }] });
+    for (const [callIndex, { id, type, function: called }] of toolCalls.entries()) {
+      add({ tool_calls: [{ index: callIndex, id, type, function: { name: called.name, arguments: "" } }] });
+      add({ tool_calls: [{ index: callIndex, function: { arguments: called.arguments } }] });
     }
     addLast({}, reason);
   }

@@ -50,6 +50,7 @@ function nestedError(text: string): unknown {
   return isRecord(body) && body["object"] === "error" ? { error: body } : body;
 }
 
+/** Returns a refusal with an error body. `retryAfter` is the value of the header `Retry-After`; null for none. */
 function refusal(status: ErrorStatus, fields: ErrorBodyFields, retryAfter: string | null = null): ForwardedAnswer {
   return { kind: "refusal", status, body: toErrorBody(status, fields), retryAfter };
 }

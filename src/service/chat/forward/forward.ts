@@ -1,10 +1,14 @@
 /**
- * Forwarding of chat completions to the servers of an upstream, which sample the model. `forward` tries one server after the other; bodies of
- * requests and answers pass unchanged except for names and for the members that the methods of `ChatForwarder` set.
+ * Forwarding of chat completions to the servers of an upstream, which sample the model. `ChatForwarder.forward` tries one server after the
+ * other.
+ *
+ * Bodies are changed as JSON text and otherwise pass unchanged. A request gets the upstream's names of model and fields, the limit of output
+ * tokens, the salt of the prefix cache, and for observed streams a request for token counts. An answer gets the name of the model.
  */
 import { setMaxListeners } from "node:events";
 import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
+import type { UpstreamCapabilities } from "../../../engine/upstream/capabilities.ts";
 import type { PooledServer } from "../../../engine/upstream/pool.ts";
 import { upstreamText, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
 import { EngineError, OverloadedError, UnsupportedError } from "../../../base/errors.ts";
@@ -151,19 +155,19 @@ export class ChatForwarder {
     call: ForwardCall,
     { target, observation }: { readonly target: Target; readonly observation: ForwardedObservation | null },
   ): Promise<ForwardedAnswer> {
-    const { signal, release } = requestSignal(call.signal, this.#options.signal);
+    const { signal, release: removeListener } = requestSignal(call.signal, this.#options.signal);
     let use: ModelUse | null = null;
     let isStreaming = false;
     server.running++;
     const releaseAll = () => {
       server.running--;
-      release();
+      removeListener();
       use?.release();
     };
     try {
       use = await this.#startUse(server, target);
-      const requestedBody = await this.#bodyFor(server, target, { call, body: limitedText(call, target.contextLength) });
-      const body = observation === null ? requestedBody : await this.#withUsage(requestedBody, server, { target, request: call.request });
+      let body = await this.#bodyFor(server, target, call);
+      if (observation !== null) body = await this.#withUsage(body, server, { target, request: call.request });
       const answer = await server.upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
       if (answer.status >= 400) return await this.#refusal(answer, { target, use, scope: call.scope });
       const rename = target.name === target.resolvedName ? null : target.resolvedName;
@@ -173,9 +177,15 @@ export class ChatForwarder {
         observation?.end(error);
         releaseAll();
       };
-      // The event with token counts is left out if only the observation requested it.
       const { requestsUsage } = call.request;
-      const onEvent = observation === null ? undefined : (json: string) => observation.takeEvent(json) && !requestsUsage;
+      const onEvent =
+        observation === null
+          ? undefined
+          : (json: string) => {
+              const isUsageEvent = observation.takeEvent(json);
+              // The client gets the event with token counts only if it has requested it.
+              return isUsageEvent && !requestsUsage;
+            };
       return { kind: "stream", events: forwardedStream(answer.body, { rename, onEnd, onEvent }) };
     } finally {
       // A stream outlives this call and releases its resources when it ends.
@@ -246,26 +256,23 @@ export class ChatForwarder {
   }
 
   /**
-   * Returns the body with the upstream's names of model and fields, and with the salt of the caller; every other byte is unchanged, so that
-   * numbers keep all their digits.
+   * Returns the body with the upstream's names of model and fields, the limit of output tokens, and the salt of the caller; every other byte
+   * is unchanged, so that numbers keep all their digits.
    *
    * @throws UnsupportedError `E_UNSUPPORTED` for a field with an effect that the upstream does not support or confirm.
    */
-  async #bodyFor(
-    { upstream: { capabilities } }: PooledServer,
-    { name }: Target,
-    { body, call: { request, principal } }: { readonly body: string; readonly call: ForwardCall },
-  ): Promise<string> {
-    const { fields, unknownFields } = request;
-    let forwarded = withMember(body, "model", JSON.stringify(name));
+  async #bodyFor({ upstream: { capabilities } }: PooledServer, target: Target, call: ForwardCall): Promise<string> {
+    const { fields, unknownFields } = call.request;
+    const { name: model } = target;
+    const limited = limitedText(call, target.contextLength);
+    let body = withMember(limited, "model", JSON.stringify(model));
     for (const [field, isWithoutEffect] of fields) {
-      const { alias = field }: ChatField = CHAT_FIELDS[getOrThrow(FIELD_NAMES, field)];
-      const isRenamed = alias !== field && capabilities.describes(alias) === true;
-      if (isRenamed && !capabilities.refuses(field) && !capabilities.refuses(alias)) {
-        forwarded = withMember(withoutMember(forwarded, field), alias, memberText(body, field) ?? "null");
+      const alias = aliasFor(field, capabilities);
+      if (alias !== null) {
+        body = withMember(withoutMember(body, field), alias, memberText(limited, field) ?? "null");
         continue;
       }
-      if (isWithoutEffect || (await capabilities.supports(field, name))) continue;
+      if (isWithoutEffect || (await capabilities.supports(field, model))) continue;
       throw new UnsupportedError(
         `The server that samples this model does not support \`${field}\`, or does not confirm that it does; leave it out` +
           (capabilities.describes(field) === null ? ", or list it in the service's option `upstream.supportedFields`" : ""),
@@ -274,7 +281,7 @@ export class ChatForwarder {
     }
     const unknown = unknownFields.filter((field) => capabilities.describes(field) !== true);
     this.#unknownFields.report(unknown, this.#options.logger);
-    return salted(forwarded, principal, () => capabilities.supports("cache_salt", name));
+    return salted(body, call.principal, () => capabilities.supports("cache_salt", model));
   }
 
   /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
@@ -298,6 +305,13 @@ export class ChatForwarder {
     }
     throw new EngineError(`The upstream answered ${answer.status}`);
   }
+}
+
+/** Returns the other name of a field if the upstream describes the field under that name; null if the field keeps its name. */
+function aliasFor(field: string, capabilities: UpstreamCapabilities): string | null {
+  const { alias = field }: ChatField = CHAT_FIELDS[getOrThrow(FIELD_NAMES, field)];
+  if (alias === field || capabilities.refuses(field) || capabilities.refuses(alias)) return null;
+  return capabilities.describes(alias) === true ? alias : null;
 }
 
 /** Returns the members of a JSON object; null for anything else. */

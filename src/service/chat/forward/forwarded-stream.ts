@@ -40,21 +40,27 @@ export function forwardedStream(
     if (!hasEnded) onEnd(error);
     hasEnded = true;
   };
+  /** Returns the next events; null at the end. @throws EngineError `E_ENGINE` at an end without `[DONE]`, and the source's error. */
+  const nextEvents = async (): Promise<Uint8Array | null> => {
+    const { done, value } = await events.next();
+    if (done !== true) {
+      isDone ||= includesDone(value);
+      return isUnchanged ? value : changedEvents(value, modelJson, onEvent);
+    }
+    if (!isDone) throw new EngineError("The upstream's stream ended early");
+    return null;
+  };
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         let failure: unknown = null;
         try {
-          const { done, value } = await events.next();
-          if (done !== true) {
-            isDone ||= includesDone(value);
-            return controller.enqueue(isUnchanged ? value : changedEvents(value, modelJson, onEvent));
-          }
-          if (!isDone) failure = new EngineError("The upstream's stream ended early");
+          const next = await nextEvents();
+          if (next !== null) return controller.enqueue(next);
         } catch (error) {
           failure = error;
         }
-        // A client that has disconnected gets no error event.
+        // The stream ends here. A client that has disconnected gets no error event.
         if (!isDone && !isAbort(failure)) controller.enqueue(errorEvents(failure));
         endOnce(failure);
         controller.close();

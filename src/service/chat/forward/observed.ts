@@ -14,7 +14,7 @@ interface SeenChoice {
   /** Finish reason; `unknown` before the end. */
   finishReason: string;
   /** Number of events with a part of the text. */
-  parts: number;
+  events: number;
   text: string;
 }
 
@@ -62,15 +62,18 @@ export class ForwardedObservation {
    * first one the remainder. If the upstream sent no token counts, each event of a choice counts as one token.
    */
   end(error: unknown): void {
-    let parts = 0;
-    for (const choice of this.#choices.values()) parts += choice.parts;
-    const { promptTokens, generatedTokens } = this.#usage ?? { promptTokens: 0, generatedTokens: parts };
+    let eventCount = 0;
+    for (const choice of this.#choices.values()) eventCount += choice.events;
+    const { promptTokens, generatedTokens } = this.#usage ?? { promptTokens: 0, generatedTokens: eventCount };
     this.#observer.admitted({ base: this.#base, model: this.#model, responseId: this.#responseId, promptTokens, sampling: null, stop: [] });
-    const equalPart = Math.floor(generatedTokens / Math.max(1, this.#choices.size));
-    let tokens = generatedTokens - equalPart * (this.#choices.size - 1);
+    const choiceCount = this.#choices.size;
+    const equalPart = Math.floor(generatedTokens / Math.max(1, choiceCount));
+    const remainder = generatedTokens - equalPart * choiceCount;
+    let isFirst = true;
     for (const [index, { finishReason, text }] of this.#choices) {
+      const tokens = isFirst ? equalPart + remainder : equalPart;
       this.#observer.choiceFinished({ index, finishReason, tokens, cachedTokens: 0, text });
-      tokens = equalPart;
+      isFirst = false;
     }
     this.#observer.ended(error);
   }
@@ -82,11 +85,11 @@ export class ForwardedObservation {
     const choices: readonly unknown[] = Array.isArray(answer["choices"]) ? answer["choices"] : [];
     for (const choice of choices) {
       if (!isRecord(choice)) continue;
-      const seen = getOrInsert(this.#choices, numberIn(choice, "index"), () => ({ finishReason: "unknown", parts: 0, text: "" }));
+      const seen = getOrInsert(this.#choices, numberIn(choice, "index"), () => ({ finishReason: "unknown", events: 0, text: "" }));
       if (typeof choice["finish_reason"] === "string") seen.finishReason = choice["finish_reason"];
       const content = isRecord(choice[part]) ? choice[part]["content"] : undefined;
       if (typeof content !== "string" || content === "") continue;
-      seen.parts++;
+      seen.events++;
       seen.text += content;
     }
   }

@@ -1,4 +1,4 @@
-/** Model of a forwarded request, by its name on the upstream. */
+/** Resolution of the model that a request names to the model that the upstream samples: a base model, or the adapter of a checkpoint. */
 import type { UpstreamPool } from "../../../engine/upstream/pool.ts";
 import { rememberingFind, resolvedNameOf, type FoundCheckpoint } from "../../models/policies.ts";
 import type { Store } from "../../store/tables.ts";
@@ -41,21 +41,24 @@ export class TargetResolver {
     const { upstream, defaultBase } = this.#options;
     const id = model === undefined || model === null || model === "" ? defaultBase : model;
     if (typeof id !== "string") return null;
-    const baseMembers = (base: string) => ({ base, contextLength: upstream.contextLengthOf(base) });
-    const baseName = upstream.baseModels.get(id);
-    if (baseName !== undefined) {
+    if (upstream.baseModels.has(id)) {
       const mayUseBases = visibility.modelId === null;
-      return mayUseBases ? { name: baseName, resolvedName: id, ...baseMembers(id), adapter: null } : null;
+      return mayUseBases ? this.#baseTarget(id, id) : null;
     }
     const found = await this.#find(id, [], visibility).catch(() => null);
     if (found === null) return null;
     const { model: row, checkpoint } = found;
-    const nameOfItsBase = upstream.baseModels.get(row.base_model);
-    if (nameOfItsBase === undefined) return null;
-    const members = { resolvedName: resolvedNameOf(id, found), ...baseMembers(row.base_model) };
+    const base = this.#baseTarget(row.base_model, resolvedNameOf(id, found));
     // Step 0 is the base model itself: a new adapter changes nothing.
-    if (checkpoint.state_dir === null) return { name: nameOfItsBase, ...members, adapter: null };
-    if (upstream.options.adapters !== true || row.lora === null) return null;
-    return { name: `whetstone-${checkpoint.id}`, ...members, adapter: found };
+    if (base === null || checkpoint.state_dir === null) return base;
+    const canLoadAdapter = upstream.options.adapters === true && row.lora !== null;
+    return canLoadAdapter ? { ...base, name: `whetstone-${checkpoint.id}`, adapter: found } : null;
+  }
+
+  /** Returns a base model as the target of a request; null for a base model that the upstream does not have. */
+  #baseTarget(base: string, resolvedName: string): Target | null {
+    const { upstream } = this.#options;
+    const name = upstream.baseModels.get(base);
+    return name === undefined ? null : { name, base, resolvedName, contextLength: upstream.contextLengthOf(base), adapter: null };
   }
 }

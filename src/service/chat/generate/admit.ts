@@ -1,4 +1,7 @@
-/** Limits of the chat route, checks of a request against them, and its sampling parameters, checked against the bounds of the model. */
+/**
+ * Admission of a chat request: the limits of the route (`ChatLimits`), checks that need no model, and the sampling parameters, which are
+ * checked against the bounds of the model (`resolveSampling`).
+ */
 import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, SamplingParams } from "../../../engine/port.ts";
 import { ArgumentError } from "../../../base/errors.ts";

@@ -142,6 +142,67 @@ function paramsOf({ params }: GenerationPlan, index: number): SamplingParams {
   return index === 0 ? params : { ...params, seed: choiceSeed(params.seed, index), promptLogprobs: undefined };
 }
 
+/** Choice that is being generated: the tokens so far and their text. */
+class OpenChoice {
+  readonly #plan: GenerationPlan;
+  readonly #index: number;
+  /** Text by token; null if the text is decoded once, at the end. */
+  readonly #incremental: ChoiceText | null;
+  readonly #ids: number[] = [];
+  readonly #logprobs: WireLogprob[] = [];
+  #text = "";
+  #promptTokens: readonly PromptToken[] | null = null;
+  #cachedTokens = 0;
+
+  /** @param isShown - Whether each token is shown with its text. */
+  constructor(plan: GenerationPlan, index: number, isShown: boolean) {
+    this.#plan = plan;
+    this.#index = index;
+    // Without a stop string or a listener the text is needed only at the end.
+    this.#incremental = isShown || plan.request.stop.length > 0 ? new ChoiceText(plan) : null;
+  }
+
+  /** Number of tokens so far. */
+  get length(): number {
+    return this.#ids.length;
+  }
+
+  /** Adds a token of the engine. Returns it as a stream shows it, with `end` if the choice ends with it. */
+  add(token: SampledToken): GeneratedToken {
+    this.#ids.push(token.id);
+    this.#promptTokens ??= token.prompt ?? null;
+    this.#cachedTokens += token.cachedTokens ?? 0;
+    const logprob = this.#logprobOf(token);
+    if (logprob !== null) this.#logprobs.push(logprob);
+    const result = this.#incremental?.push(this.#ids, token.finish);
+    const end = endOf(this.#plan, this.#ids, token.finish, result?.matched ?? null);
+    // At the end by a repetition, the engine has not finished the choice, and text may still be held back.
+    const heldText = end?.finishReason === "repetition" ? this.#incremental?.flush() : undefined;
+    const text = (result?.text ?? "") + (heldText ?? "");
+    this.#text += text;
+    return { index: this.#index, id: token.id, text, logprob, end };
+  }
+
+  /** Returns the choice after its last token. */
+  finish(end: ChoiceEnd): GeneratedChoice {
+    return {
+      index: this.#index,
+      text: this.#incremental === null ? wholeText(this.#plan, this.#ids, end) : this.#text,
+      ids: this.#ids,
+      logprobs: this.#plan.request.topLogprobs === null ? null : this.#logprobs,
+      promptTokens: this.#promptTokens,
+      cachedTokens: this.#cachedTokens,
+      ...end,
+    };
+  }
+
+  /** Returns the log-probabilities of a token; null if not requested. */
+  #logprobOf(token: SampledToken): WireLogprob | null {
+    const { tokenizer, namesTokensById, request } = this.#plan;
+    return request.topLogprobs === null ? null : toWireLogprob(tokenizer, token, { count: request.topLogprobs, namesTokensById });
+  }
+}
+
 /**
  * Generates one choice. Its last token is passed to `onToken` after `onChoice`, so that a stream ends only when the choice is concluded.
  */
@@ -150,45 +211,26 @@ async function generateChoice(
   index: number,
   { onToken, onChoice, signal }: GenerateOptions,
 ): Promise<GeneratedChoice> {
-  const { tokenizer, namesTokensById, observer } = plan;
-  const { stop, topLogprobs } = plan.request;
-  // Without a stop string or a listener the text is needed only at the end, and is decoded once.
-  const incremental = onToken !== undefined || stop.length > 0 ? new ChoiceText(plan) : null;
-  const ids: number[] = [];
-  const logprobs: WireLogprob[] | null = topLogprobs === null ? null : [];
-  let text = "";
-  let promptTokens: readonly PromptToken[] | null = null;
-  let cachedTokens = 0;
+  const { engine, policy, promptIds, group, observer } = plan;
+  const open = new OpenChoice(plan, index, onToken !== undefined);
   let lastToken: GeneratedToken | null = null;
-
-  const params = paramsOf(plan, index);
-  for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal, group: plan.group })) {
+  for await (const sampled of engine.sample(policy, promptIds, paramsOf(plan, index), { signal, group })) {
     observer?.token(index);
-    ids.push(token.id);
-    promptTokens ??= token.prompt ?? null;
-    cachedTokens += token.cachedTokens ?? 0;
-    const logprob = topLogprobs === null ? null : toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById });
-    if (logprob !== null) logprobs?.push(logprob);
-    const result = incremental?.push(ids, token.finish);
-    const end = endOf(plan, ids, token.finish, result?.matched ?? null);
-    // At the end by a repetition, the engine has not finished the choice, and text may still be held back.
-    const heldText = end?.finishReason === "repetition" ? incremental?.flush() : undefined;
-    const piece = (result?.text ?? "") + (heldText ?? "");
-    text += piece;
-    if (end !== null) {
-      lastToken = { index, id: token.id, text: piece, logprob, end };
+    const token = open.add(sampled);
+    if (token.end !== null) {
+      lastToken = token;
       // Leaving the loop releases the engine slot.
       break;
     }
-    onToken?.({ index, id: token.id, text: piece, logprob, end });
+    onToken?.(token);
   }
   const end = lastToken?.end ?? null;
   if (lastToken === null || end === null) {
     signal.throwIfAborted();
-    throw new EngineError(`The engine ended choice ${index} after ${ids.length} tokens without a finish`);
+    throw new EngineError(`The engine ended choice ${index} after ${open.length} tokens without a finish`);
   }
-  if (incremental === null) text = wholeText(plan, ids, end);
-  const choice = { index, text, ids, logprobs, promptTokens, cachedTokens, ...end };
+  const choice = open.finish(end);
+  const { text, ids, cachedTokens } = choice;
   observer?.choiceFinished({ index, text, finishReason: end.finishReason, tokens: ids.length, cachedTokens });
   await onChoice?.(choice);
   onToken?.(lastToken);

@@ -13,9 +13,9 @@ export interface StopResult {
 function startOfLast(text: string, count: number): number {
   let index = text.length;
   for (let taken = 0; taken < count && index > 0; taken++) {
-    const low = text.charCodeAt(index - 1);
-    const high = index > 1 ? text.charCodeAt(index - 2) : 0;
-    index -= low >= 0xdc00 && low <= 0xdfff && high >= 0xd800 && high <= 0xdbff ? 2 : 1;
+    // A code point above U+FFFF has two units, a surrogate pair.
+    const isPair = index > 1 && (text.codePointAt(index - 2) ?? 0) > 0xffff;
+    index -= isPair ? 2 : 1;
   }
   return index;
 }

@@ -1,6 +1,9 @@
 /**
- * Rendering of messages to prompt ids: the chat template, then the encoder, with remembered ids for turns that were sampled here (splicing).
- * `renderPrompt` finds the ids that `rememberTurn` has stored at the end of an earlier request.
+ * Rendering of messages to prompt ids: the chat template, then the encoder.
+ *
+ * A client sends the conversation back with each request. Encoding the text of an assistant turn again may give other ids than were sampled,
+ * which would be off-policy data for training. Therefore `rememberTurn` stores the ids of prompt and turn under the text that a later request
+ * is expected to render, and `renderPrompt` uses them for the beginning of a prompt and encodes only the text after it (splicing).
  */
 import { ArgumentError } from "../../../base/errors.ts";
 import { getOrInsert } from "../../../base/util/values.ts";
@@ -84,6 +87,7 @@ export async function renderPrompt(request: PromptRequest, { recent, namespace, 
     const { text, ids } = await recent.render(encoder, request, namespace);
     return { text, ids: notEmpty(ids.slice()), isWhole: true };
   }
+  // Encodes only the text after the longest remembered beginning.
   const text = await encoder.render(request);
   const remembered = splice.memory.find(splice.scope, text, terminatorsOf(encoder.tokenizer));
   if (remembered === null) return { text, ids: notEmpty(await encoder.encode(text, request)), isWhole: true };
@@ -132,12 +136,12 @@ export async function rememberTurn(
   const { tokenizer } = encoder;
   // Later requests render with the model's own template, so a prompt that was truncated or rendered otherwise cannot match.
   if (!prompt.isWhole || request.addsSpecialTokens || request.template !== null) return;
-  const isClosed = turn.closedBy !== null;
+  const entry = { ids: concatenate(prompt.ids, turn.ids), isClosed: turn.closedBy !== null };
+  const remember = (turnText: string) => splice.memory.remember(splice.scope, prompt.text + turnText, entry);
   // The template closes a turn that was cut short with any one of the end tokens.
-  const turnTerminators = turn.closedBy === null ? terminatorsOf(tokenizer) : [tokenizer.tokenText(turn.closedBy)];
-  const entry = { ids: concatenate(prompt.ids, turn.ids), isClosed };
+  const terminators = turn.closedBy === null ? terminatorsOf(tokenizer) : [tokenizer.tokenText(turn.closedBy)];
   if (turn.rewritten.length === 0) {
-    for (const terminator of turnTerminators) splice.memory.remember(splice.scope, prompt.text + turn.text + terminator, entry);
+    for (const terminator of terminators) remember(turn.text + terminator);
     return;
   }
   for (const messages of turn.rewritten) {
@@ -147,25 +151,30 @@ export async function rememberTurn(
       addGenerationPrompt: false,
       continuesFinalMessage: false,
     });
+    // The template has changed an earlier message, so that no later request begins with the prompt.
     if (!rendered.startsWith(prompt.text)) continue;
-    const renderedMessages = { text: rendered.slice(prompt.text.length), count: messages.length };
-    for (const turnText of turnTextsOf(renderedMessages, turnTerminators))
-      splice.memory.remember(splice.scope, prompt.text + turnText, entry);
+    for (const turnText of turnTextsOf(rendered.slice(prompt.text.length), messages.length, terminators)) remember(turnText);
   }
 }
 
 /**
- * Returns the texts as which a turn may be rendered in a later request, each up to and including a terminator.
+ * Returns the texts as which a turn may be rendered in a later request, each up to and including a terminator. Empty if the end of the turn
+ * is not found.
  *
- * @param rendered - Rendered text of the turn and of the messages after it, and the number of these messages, the turn included.
+ * @param text - Rendered text of the turn and of the messages after it.
+ * @param messageCount - Number of these messages, the turn included.
  * @param terminators - Texts that may end the turn.
  */
-function turnTextsOf({ text, count }: { readonly text: string; readonly count: number }, terminators: readonly string[]): string[] {
+function turnTextsOf(text: string, messageCount: number, terminators: readonly string[]): string[] {
   const terminator = terminators.find((each) => text.includes(each));
-  // Templates without an end of messages end a turn with the header of the next message.
-  if (terminator === undefined) return count === 1 ? terminators.map((each) => text + each) : [];
-  if (count === 1) return [text.slice(0, text.lastIndexOf(terminator) + terminator.length)];
-  const [turnText = "", ...laterTexts] = text.split(terminator);
-  // If a message spells the terminator, the end of the turn is unknown.
-  return laterTexts.length === count ? [turnText + terminator] : [];
+  if (terminator === undefined) {
+    // The template ends a turn with the header of the next message, which begins with one of the terminators.
+    return messageCount === 1 ? terminators.map((each) => text + each) : [];
+  }
+  if (messageCount === 1) return [text.slice(0, text.lastIndexOf(terminator) + terminator.length)];
+  // Each message has one terminator, so that splitting gives one more text than messages. Another number means that a message spells the
+  // terminator, and the end of the turn is unknown.
+  const texts = text.split(terminator);
+  const [turnText = ""] = texts;
+  return texts.length === messageCount + 1 ? [turnText + terminator] : [];
 }

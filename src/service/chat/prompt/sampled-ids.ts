@@ -30,7 +30,7 @@ const ENTRY_OVERHEAD_BYTES = 160;
 
 /** Returns the hash with which every digest of a scope begins. */
 function hashOfScope(scope: string): Hash {
-  // The length keeps a scope from running into the text that follows.
+  // With the length, no other scope and text have the same bytes.
   return createHash("sha256").update(`${scope.length}:${scope}`);
 }
 

@@ -1,6 +1,9 @@
 /**
- * Conversion of an agent's request into the request that is sampled for its session (`effectiveRequest`), and changes of its limits of output
- * tokens in the JSON text (`tokenLimitsIn`, `withTokenLimit`).
+ * Conversion of an agent's request into the request that is sampled for its session (`effectiveRequest`): with the model and the sampling
+ * fields of the session, and with token ids and log-probabilities, which the session records.
+ *
+ * A session with a limit of output tokens lowers the limits of its requests just before sampling, in their JSON text (`tokenLimitsIn`,
+ * `withTokenLimit`).
  */
 import { without, type Members } from "../../../dialects/index.ts";
 import { ArgumentError } from "../../../base/errors.ts";
@@ -94,7 +97,8 @@ function withSampling(members: Members, session: SessionFields): Record<string, 
   const fields = { ...members };
   for (const [name, value] of setEntries(session.defaults)) {
     const names = TOKEN_LIMIT_NAMES.includes(name) ? TOKEN_LIMIT_NAMES : [name];
-    if (names.every((each) => fields[each] === undefined || fields[each] === null)) fields[name] = value;
+    const isMissing = names.every((each) => fields[each] === undefined || fields[each] === null);
+    if (isMissing) fields[name] = value;
     else if (isRecord(fields[name]) && isRecord(value)) fields[name] = { ...value, ...fields[name] };
   }
   for (const [name, value] of setEntries(session.overrides)) {

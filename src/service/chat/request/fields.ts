@@ -1,6 +1,9 @@
 /**
  * Fields of a request body in the wire format: their schemas, made of the table `CHAT_FIELDS`, and the reading of a body with them
  * (`readChatFields`).
+ *
+ * A row of `CHAT_FIELDS` describes a field by data: its type, its default, and the part of the processing that it changes. Everything here is
+ * derived from the rows, so that a new field needs a row and no code.
  */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
@@ -88,22 +91,25 @@ export const wireRequest = z.looseObject(WIRE_FIELDS);
 export type ChatFields = z.infer<z.ZodObject<typeof WIRE_FIELDS>>;
 
 /**
- * Values of `changes` in `CHAT_FIELDS` whose fields are not members of {@link FieldMembers}: a request combines several such fields into
- * one member, or ignores them.
+ * Values of `changes` in `CHAT_FIELDS` whose fields do not become members of a request one by one: `readChat` combines several such fields
+ * into one member, or ignores them.
  */
 const COMBINED = ["prompt", "length", "grammar", "logprobs", "stream", "none"] as const;
 
-/** Fields that are members of {@link FieldMembers}. */
+/** Names of the fields that become members of a request. */
 type MemberField = Exclude<FieldName, FieldsWith<{ readonly changes: (typeof COMBINED)[number] }>>;
 
-/** Fields as members of a request, with names in camel case; an absent field has its default, or null if it has none. */
+/**
+ * Members of a request that have the value of one field each, with names in camel case. An absent field has its default, or null if it has
+ * none.
+ */
 export type FieldMembers = {
   readonly [Name in MemberField as CamelCase<Name>]:
     | Readonly<NonNullable<ChatFields[Name]>>
     | (Name extends FieldsWith<{ readonly default: unknown }> ? never : null);
 };
 
-/** Rows of all fields, with their schema and their member of a request. */
+/** Rows of all fields, each with its schema, and with the name of its member in a request if `isMember`. */
 const ROWS = FIELD_ROWS.map(([name, row]) => {
   const member = camelCase(name) as keyof FieldMembers;
   const isMember = !(COMBINED as readonly string[]).includes(row.changes);
@@ -111,7 +117,7 @@ const ROWS = FIELD_ROWS.map(([name, row]) => {
 });
 
 /** Values of all members in a request without any field. */
-const DEFAULT_MEMBERS = Object.fromEntries(ROWS.flatMap((row) => (row.isMember ? [[row.member, row.default ?? null]] : [])));
+const DEFAULT_MEMBERS = Object.fromEntries(ROWS.filter(({ isMember }) => isMember).map((row) => [row.member, row.default ?? null]));
 
 /** Fields with a range. */
 export const RANGED_FIELDS = ROWS.filter(({ range }) => range !== undefined);
@@ -152,7 +158,9 @@ export function readChatFields(
   const members: Record<string, unknown> = { ...DEFAULT_MEMBERS };
   const issues: z.core.$ZodIssue[] = [];
   for (const { name, schema, isRequired, isMember, member } of ROWS) {
-    if (!Object.hasOwn(raw, name) && (isRequired !== true || !hasMessages)) continue;
+    // The only required field is `messages`.
+    const mustBeThere = isRequired === true && hasMessages;
+    if (!Object.hasOwn(raw, name) && !mustBeThere) continue;
     const { success, data, error } = schema.safeParse(raw[name]);
     if (!success) for (const issue of error.issues) issues.push({ ...issue, path: [name, ...issue.path] });
     body[name] = data;

@@ -20,6 +20,7 @@ const TEXT_KEYS = ["text", "refusal", "thinking"];
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
+/** Whether a value is content of a message: a text, a list of texts and parts, or null. */
 function isContent(value: unknown): boolean {
   if (value === null || typeof value === "string") return true;
   return Array.isArray(value) && value.every((part) => typeof part === "string" || isObject(part));

@@ -1,6 +1,9 @@
 /**
- * Requests of all dialects once they are parsed and translated. A request is parsed once: small ones on the serving thread, large ones on a
- * work thread, where the fields of a session are applied and the request is validated and serialized, too.
+ * Requests of all dialects once they are parsed and translated (`OpenedChat`). An opened request has up to three forms, one per user: the
+ * engine samples `read()`, a session records `turn`, and an upstream server receives `forwardable`.
+ *
+ * `openChats` opens requests: small ones on the serving thread, large ones on a work thread. From there they are sent to the serving thread
+ * as plain data (`toSentChat`, `fromSentChat`), with all forms computed, so that each request is parsed, validated and serialized once.
  */
 import { isGiven, type Members, type RawPrompt } from "../../../dialects/index.ts";
 import { describeError, type SentError } from "../../../base/util/worker-rpc.ts";
@@ -98,29 +101,29 @@ export interface SentChat extends Pick<OpenedChat, "prompt"> {
  * @throws ArgumentError `E_ARGUMENT` for too many choices in a request of a session.
  */
 export function openChats(bodies: readonly ChatBody[], { needs, session, isForwardable }: ChatReadOptions): OpenedChat[] {
-  const prepare = (members: Members, hasMessages: boolean) => {
+  /** Applies the session to members. `effective` is null without a session. */
+  const applySession = (members: Members, hasMessages: boolean) => {
     const effective = session === null ? null : effectiveRequest(members, session);
     const fields = effective?.fields ?? members;
     return { effective, fields, read: once(() => readChat(fields, { needs, hasMessages })) };
   };
-  const preparedByMembers = new Map<Members, ReturnType<typeof prepare>>();
+  const appliedByMembers = new Map<Members, ReturnType<typeof applySession>>();
   return bodies.map(({ members, prompt, text }) => {
-    const { effective, fields, read } = getOrInsert(preparedByMembers, members, () => prepare(members, prompt === undefined));
+    const { effective, fields, read } = getOrInsert(appliedByMembers, members, () => applySession(members, prompt === undefined));
     const fieldsJson = once(() => bodyJson(fields));
-    const recordedJson = prompt === undefined ? fieldsJson : once(() => withMember(fieldsJson(), "prompt", JSON.stringify(prompt)));
-    const limits = session?.limitsTokens === true ? tokenLimitsIn(recordedJson(), fields) : [];
-    // Without a session, the other server receives the text of the client.
+    let turn: TurnRequest | null = null;
+    if (effective !== null) {
+      const json = prompt === undefined ? fieldsJson : once(() => withMember(fieldsJson(), "prompt", JSON.stringify(prompt)));
+      const limits = session?.limitsTokens === true ? tokenLimitsIn(json(), fields) : [];
+      turn = { requested: effective.requested, maxTokens: effective.maxTokens, limits, json };
+    }
+    // Without a session, the upstream server receives the text of the client.
     const forwardedJson = effective === null && text !== undefined ? () => text : fieldsJson;
-    return {
-      prompt,
-      read,
-      turn: effective === null ? null : { requested: effective.requested, maxTokens: effective.maxTokens, limits, json: recordedJson },
-      forwardable: isForwardable ? forwardableOf(fields, forwardedJson) : null,
-    };
+    return { prompt, read, turn, forwardable: isForwardable ? forwardableOf(fields, forwardedJson) : null };
   });
 }
 
-/** Returns a function that computes its result at the first call, and after calls that threw. */
+/** Returns a function that computes its result at the first call and then repeats it. A call that throws is not remembered. */
 function once<T extends object | string>(compute: () => T): () => T {
   let result: T | undefined;
   return () => (result ??= compute());

@@ -8,8 +8,10 @@ import { toBoolean, toInteger } from "./coercion.ts";
 import { isObject } from "./messages.ts";
 import { shown } from "../../../base/util/shown.ts";
 
+/** Members of a body, of any type. */
 type RawBody = Readonly<Record<string, unknown>>;
 
+/** Checks the fields that change the prompt. */
 function checkPromptFlags(body: RawBody): void {
   if (body["cache_salt"] === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
   if (toBoolean(body["continue_final_message"]) === true && toBoolean(body["add_generation_prompt"]) === true) {
@@ -63,6 +65,7 @@ function checkStructuredOutputs({ structured_outputs: outputs, response_format: 
   throw new BodyError(`Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${got}`);
 }
 
+/** Checks the numbers of alternatives, and that the fields they depend on are set. */
 function checkLogprobs(body: RawBody): void {
   const isStream = toBoolean(body["stream"]) === true;
   const promptLogprobs = toInteger(body["prompt_logprobs"]);
@@ -77,6 +80,7 @@ function checkLogprobs(body: RawBody): void {
     throw new BodyError("When `top_logprobs` is used, `logprobs` must be true", { param: "top_logprobs" });
 }
 
+/** Checks that only a stream has options. */
 function checkStreamOptions(body: RawBody): void {
   const options = body["stream_options"];
   if (isObject(options) && Object.keys(options).length > 0 && toBoolean(body["stream"]) !== true) {
@@ -84,6 +88,7 @@ function checkStreamOptions(body: RawBody): void {
   }
 }
 
+/** Checks that a format with a schema has one. */
 function checkResponseFormat(format: unknown): void {
   if (isObject(format) && format["type"] === "json_schema" && !isGiven(format["json_schema"])) {
     throw new BodyError("When `response_format.type` is json_schema, `response_format.json_schema` must be provided", {

@@ -6,6 +6,7 @@ import type { z } from "zod";
 import { ArgumentError } from "../../../base/errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS } from "../../http/request-limits.ts";
 import { shown } from "../../../base/util/shown.ts";
+import { messageOf } from "../../../base/util/values.ts";
 import { BodyError } from "./errors.ts";
 import { FIELD_NAMES, inertFields, INT64_FIELDS, readChatFields, type ChatFields, type FieldMembers, type FieldNeeds } from "./fields.ts";
 import { memberText } from "../text/json-members.ts";
@@ -53,7 +54,7 @@ export function parseBody(text: string): Record<string, unknown> {
   try {
     body = JSON.parse(text);
   } catch (cause) {
-    const problem = text.trim() === "" ? "nothing" : cause instanceof Error ? cause.message : "something else";
+    const problem = text.trim() === "" ? "nothing" : messageOf(cause);
     throw new BodyError(`Expected the body to be a JSON object, got ${problem}`, { cause });
   }
   if (typeof body !== "object" || body === null || Array.isArray(body))
@@ -73,6 +74,7 @@ export function parseBody(text: string): Record<string, unknown> {
 /** Max issues that an error message lists. */
 const MAX_ISSUES = 5;
 
+/** Lists issues for an error message, each with the path of its value. */
 function describeIssues(issues: readonly z.core.$ZodIssue[]): string {
   const lines = issues.slice(0, MAX_ISSUES).map((issue) => `\`${issue.path.map(String).join(".")}\`: ${issue.message}`);
   return lines.join("; ") + (issues.length > MAX_ISSUES ? `; and ${issues.length - MAX_ISSUES} more` : "");

@@ -1,6 +1,7 @@
 /**
- * Tool calls that a request forces: the whole text is the arguments of one call, or an array of calls with `name` and `parameters`. The
- * grammar guarantees this form, so that parsing needs no heuristics.
+ * Tool calls that a request forces. If the request names a function, the whole text is the arguments of one call; otherwise it is an array of
+ * calls, `[{"name": …, "parameters": {…}}, …]`. Arguments are always objects. The grammar guarantees this form, so that parsing needs no
+ * heuristics; only a text that was cut short may end anywhere.
  */
 import { randomHex } from "../../../base/util/random-hex.ts";
 import { itemTexts, memberText } from "./json-members.ts";
@@ -60,7 +61,7 @@ export class ForcedCalls {
       function: { name, arguments: argumentsText },
     });
     if (this.name !== null) return { content: "", toolCalls: [toCall(0, this.name, text)] };
-    const array = hasEndToken ? this.#arrayOf(choice, text) : text;
+    const array = hasEndToken ? this.#withoutEndToken(choice, text) : text;
     if (!holdsCalls(array)) return { content: text, toolCalls: [] };
     const toolCalls = itemTexts(array).map((item, index) => {
       const name = JSON.parse(memberText(item, "name")!) as string;
@@ -69,11 +70,11 @@ export class ForcedCalls {
     return { content: "", toolCalls };
   }
 
-  /** Returns the array of calls at the start of a text; the whole text if the array is incomplete. */
-  #arrayOf(choice: number, text: string): string {
+  /** Returns a text up to the end of its array of calls; the whole text if the array is incomplete. */
+  #withoutEndToken(choice: number, text: string): string {
     const stream = this.stream(choice);
     stream.push(text);
-    // The stream has taken all calls; the array's end and the end token remain.
+    // The stream has passed all calls on; the end of the array and the end token remain.
     const remainder = stream.takeHeldText();
     const arrayEnd = ARRAY_END.exec(remainder)?.[0];
     return arrayEnd === undefined ? text : text.slice(0, text.length - remainder.length + arrayEnd.length);
@@ -85,7 +86,10 @@ export class ForcedCalls {
   }
 }
 
-/** Incremental parser, see {@link ForcedCalls.stream}. */
+/**
+ * Incremental parser, see {@link ForcedCalls.stream}. In an array of calls, it alternates between the text before the arguments of a call,
+ * which it holds back until {@link CALL_START} matches, and the arguments, which it passes on as they arrive.
+ */
 export class ForcedCallStream {
   readonly #forced: ForcedCalls;
   readonly #choice: number;
@@ -93,6 +97,7 @@ export class ForcedCallStream {
   #heldText = "";
   /** Number of calls begun. */
   #callCount = 0;
+  /** Whether the held text begins inside of the arguments of the last call. */
   #isInArguments = false;
   /** Nesting of brackets in the current arguments; 0 outside of arguments. */
   #depth = 0;
@@ -112,10 +117,17 @@ export class ForcedCallStream {
   /** Adds text, and returns the pieces of calls that became certain. */
   push(text: string): CallDelta[] {
     const { name } = this.#forced;
-    if (name !== null) {
-      if (this.#callCount === 0) return [this.#startCall(name, text)];
-      return text === "" ? [] : [{ index: 0, function: { arguments: text } }];
-    }
+    return name === null ? this.#pushToArray(text) : this.#pushToCall(name, text);
+  }
+
+  /** Adds text of the arguments of the only call. */
+  #pushToCall(name: string, text: string): CallDelta[] {
+    if (this.#callCount === 0) return [this.#startCall(name, text)];
+    return text === "" ? [] : [{ index: 0, function: { arguments: text } }];
+  }
+
+  /** Adds text of an array of calls. */
+  #pushToArray(text: string): CallDelta[] {
     this.#heldText += text;
     const deltas: CallDelta[] = [];
     for (;;) {
@@ -150,7 +162,7 @@ export class ForcedCallStream {
   #takeArguments(): string {
     let end = 0;
     while (this.#isInArguments && end < this.#heldText.length) {
-      this.#scan(this.#heldText.charAt(end));
+      this.#readCharacter(this.#heldText.charAt(end));
       end++;
     }
     const piece = this.#heldText.slice(0, end);
@@ -159,12 +171,14 @@ export class ForcedCallStream {
   }
 
   /** Reads a character of the arguments, which end with the bracket that closes the first one. */
-  #scan(character: string): void {
-    if (this.#isEscaped) this.#isEscaped = false;
-    else if (this.#isInString) {
-      if (character === "\\") this.#isEscaped = true;
+  #readCharacter(character: string): void {
+    if (this.#isInString) {
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (character === "\\") this.#isEscaped = true;
       else if (character === '"') this.#isInString = false;
-    } else if (character === '"') this.#isInString = true;
+      return;
+    }
+    if (character === '"') this.#isInString = true;
     else if (character === "{" || character === "[") this.#depth++;
     else if (character === "}" || character === "]") {
       this.#depth--;

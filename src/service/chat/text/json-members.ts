@@ -1,6 +1,8 @@
 /**
- * Reading and changing top-level members in the source text of JSON, where `JSON.parse` would lose digits or spelling. All functions expect
- * text that `JSON.parse` accepts; the functions without export find the bounds of strings, values and members in it.
+ * Reading and changing top-level members in the source text of JSON, where `JSON.parse` would lose digits or spelling.
+ *
+ * All functions expect text that `JSON.parse` accepts, so that they check no syntax. The functions without export find the bounds of strings,
+ * values and members in it.
  */
 import { first, last } from "../../../base/util/values.ts";
 
@@ -114,27 +116,31 @@ export function memberSpan(json: string, name: string): { readonly start: number
 export function withMember(json: string, name: string, text: string): string {
   const otherMembers = withoutMember(json, name);
   const afterBrace = otherMembers.indexOf("{") + 1;
-  const [head, tail] = [otherMembers.slice(0, afterBrace), otherMembers.slice(afterBrace)];
+  const head = otherMembers.slice(0, afterBrace);
+  const tail = otherMembers.slice(afterBrace);
   const isEmpty = /^\s*\}/.test(tail);
-  return `${head}${JSON.stringify(name)}:${text}${isEmpty ? "" : ","}${tail}`;
+  const separator = isEmpty ? "" : ",";
+  return `${head}${JSON.stringify(name)}:${text}${separator}${tail}`;
 }
 
 /** Returns the object without one member, including all its duplicates; every other byte is unchanged. */
 export function withoutMember(json: string, name: string): string {
   const members = [...membersOf(json)];
-  const lastKept = members.findLastIndex((member) => member.name !== name);
+  const lastKeptIndex = members.findLastIndex((member) => member.name !== name);
   let result = "";
-  let copiedEnd = 0;
+  /** End of the text that was copied to `result` or removed. */
+  let processedEnd = 0;
   // A member before the last kept one is removed with the comma after it.
-  for (const member of members.slice(0, lastKept + 1)) {
+  for (const member of members.slice(0, lastKeptIndex + 1)) {
     if (member.name !== name) continue;
-    result += json.slice(copiedEnd, member.start);
-    copiedEnd = json.indexOf(",", member.end) + 1;
+    result += json.slice(processedEnd, member.start);
+    processedEnd = json.indexOf(",", member.end) + 1;
   }
-  // The members after the last kept one are removed with the comma before each.
-  if (lastKept < members.length - 1) {
-    result += json.slice(copiedEnd, members[lastKept]?.end ?? first(members).start);
-    copiedEnd = last(members).end;
+  // All members after the last kept one are removed, with the comma before each. If none is kept, there is no comma before the first one.
+  if (lastKeptIndex < members.length - 1) {
+    const removedStart = members[lastKeptIndex]?.end ?? first(members).start;
+    result += json.slice(processedEnd, removedStart);
+    processedEnd = last(members).end;
   }
-  return result + json.slice(copiedEnd);
+  return result + json.slice(processedEnd);
 }

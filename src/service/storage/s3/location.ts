@@ -40,14 +40,8 @@ type Environment = Readonly<Record<string, string | undefined>>;
  * @throws ConfigError `E_CONFIG` for any other URL, for a URL with credentials, and without credentials in the environment.
  */
 export function parseS3Location(url: string, environment: Environment): S3Location {
-  const parsed = URL.canParse(url) ? new URL(url) : null;
-  if (parsed === null || parsed.protocol !== "s3:" || !BUCKET_PATTERN.test(parsed.hostname) || parsed.port !== "" || parsed.hash !== "")
-    throw locationError(`got '${withoutCredentials(url)}'`);
-  if (parsed.username !== "" || parsed.password !== "")
-    throw locationError("got a URL with credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead");
-  const prefix = parsed.pathname.replace(/^\/|\/$/gu, "");
-  if (prefix !== "" && (!PREFIX_PATTERN.test(prefix) || prefix.split("/").some((part) => /^\.+$/u.test(part))))
-    throw locationError(`got the prefix '${prefix}'. Use letters, digits and the characters ! - _ . * ' ( ) between single slashes`);
+  const parsed = requireStorageUrl(url);
+  const prefix = requirePrefix(parsed);
   for (const name of parsed.searchParams.keys())
     if (name !== "endpoint" && name !== "region") throw locationError(`got the parameter '${name}'`);
   const region = firstOf(parsed.searchParams.get("region"), environment["AWS_REGION"], environment["AWS_DEFAULT_REGION"]) ?? DEFAULT_REGION;
@@ -62,6 +56,24 @@ export function parseS3Location(url: string, environment: Environment): S3Locati
     credentials: credentialsOf(environment),
     url: `s3://${parsed.hostname}${prefix === "" ? "" : `/${prefix}`}?${String(query)}`,
   };
+}
+
+/** Parses the URL of a storage and checks its bucket. @throws ConfigError `E_CONFIG` for any other URL. */
+function requireStorageUrl(url: string): URL {
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  if (parsed === null || parsed.protocol !== "s3:" || !BUCKET_PATTERN.test(parsed.hostname) || parsed.port !== "" || parsed.hash !== "")
+    throw locationError(`got '${withoutCredentials(url)}'`);
+  if (parsed.username !== "" || parsed.password !== "")
+    throw locationError("got a URL with credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead");
+  return parsed;
+}
+
+/** Returns the prefix of the keys, without slashes at its ends. @throws ConfigError `E_CONFIG` for other characters and for dots alone. */
+function requirePrefix({ pathname }: URL): string {
+  const prefix = pathname.replace(/^\/|\/$/gu, "");
+  const hasOnlyDots = prefix.split("/").some((part) => /^\.+$/u.test(part));
+  if (prefix === "" || (PREFIX_PATTERN.test(prefix) && !hasOnlyDots)) return prefix;
+  throw locationError(`got the prefix '${prefix}'. Use letters, digits and the characters ! - _ . * ' ( ) between single slashes`);
 }
 
 /** Returns the first value that is set and not empty. */
