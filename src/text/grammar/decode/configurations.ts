@@ -302,9 +302,9 @@ export class Configurations {
       next: [],
       relaxed: undefined,
       mask: undefined,
-      base: undefined,
+      mainLoop: undefined,
       inner: undefined,
-      loopExits: undefined,
+      leavingNodes: undefined,
     };
     this.#known.set(key, created as Configuration);
     const isRelaxed = points.every((point) => point.relaxed === point);
