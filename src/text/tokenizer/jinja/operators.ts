@@ -5,7 +5,7 @@ import type { Meter } from "./meter.ts";
 import { arithmetic, type Arithmetic, toNumber } from "./numbers.ts";
 import { formatPercent } from "./format.ts";
 import { compareText, isBmpOnly, lengthOf, pointsOf, unitAt } from "./text.ts";
-import { Dict, DictView, index, Markup, PyIterator, Range, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
+import { Dict, DictView, integerArgument, Markup, PyIterator, Range, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
 
 /** Max nesting of values that are compared. */
 const MAX_NESTING = 900;
@@ -70,7 +70,7 @@ function escapeHtml(text: string): string {
 /** Returns `sequence * times`; undefined for other values than a text, list or tuple and an integer. */
 function repeat(meter: Meter, sequence: TemplateValue, times: TemplateValue): TemplateValue | undefined {
   if (typeof times !== "boolean" && typeof times !== "bigint" && !(typeof times === "number" && Number.isInteger(times))) return undefined;
-  const count = Math.max(0, index(times, "*"));
+  const count = Math.max(0, integerArgument(times, "*"));
   if (typeof sequence === "string") {
     meter.checkLength(sequence.length * count);
     return meter.chargeResult(sequence.repeat(sequence === "" ? 0 : count));
@@ -283,7 +283,7 @@ export function slice(meter: Meter, value: TemplateValue, start: TemplateValue, 
   const bound = (part: TemplateValue): number | null => {
     if (part === null) return null;
     if (typeof part === "boolean" || typeof part === "bigint" || (typeof part === "number" && Number.isInteger(part)))
-      return index(part, "slice");
+      return integerArgument(part, "slice");
     return part instanceof Undefined ? part.fail() : typeError("slice indices must be integers or None or have an __index__ method");
   };
   const [from, to, increment] = [bound(start), bound(stop), bound(step) ?? 1];
