@@ -45,11 +45,11 @@ export type TranslatedTexts = Translation & Omit<TranslatedCompletion, "calls">;
 
 function translateCompletions(members: Members): TranslatedTexts {
   rejectMessageFields(members);
-  const { request, isEchoAlone, calls } = completionsToChats(members);
+  const { request, omitsSample, calls } = completionsToChats(members);
   const isStream = request.stream === true;
   return {
     request: { ...request, prompt: "" },
-    isEchoAlone,
+    omitsSample,
     bodies: shareMembers(calls, isStream),
   };
 }
