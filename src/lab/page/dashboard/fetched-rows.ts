@@ -1,7 +1,6 @@
 /** Rows of a list of trajectories, fetched from the service in pages of one step each. */
 import type { Page, TrajectoryRow } from "../../dashboard/api.ts";
 import type { Split } from "../../../run/data.ts";
-import { getJson } from "./requests.ts";
 
 /** Rows of a page. */
 export const PAGE_ROWS = 100;
@@ -13,6 +12,9 @@ export interface Segment {
   /** Number of rows as far as known; the first page of the step corrects it. */
   readonly count: number;
 }
+
+/** Requests a page of a step, from 0. */
+export type FetchPage = (segment: Segment, page: number, signal: AbortSignal) => Promise<Page<TrajectoryRow>>;
 
 /** Listener for the pages of {@link FetchedRows}. */
 interface Listener {
@@ -27,8 +29,7 @@ interface Listener {
  * late answer to the former query must not change the list.
  */
 export class FetchedRows {
-  readonly #run: string;
-  readonly #query: string;
+  readonly #fetchPage: FetchPage;
   readonly #listener: Listener;
   /** Pages by `split/step/page`; null while a page loads. */
   readonly #pages = new Map<string, readonly TrajectoryRow[] | null>();
@@ -38,10 +39,8 @@ export class FetchedRows {
   readonly #segmentCounts = new Map<string, number>();
   readonly #closing = new AbortController();
 
-  /** @param query - Further query parameters, such as a filter: `&sort=reward`. */
-  constructor(run: string, query: string, listener: Listener) {
-    this.#run = run;
-    this.#query = query;
+  constructor(fetchPage: FetchPage, listener: Listener) {
+    this.#fetchPage = fetchPage;
     this.#listener = listener;
   }
 
@@ -81,10 +80,8 @@ export class FetchedRows {
     const name = `${nameOf(segment)}/${page}`;
     if (this.#pages.has(name)) return;
     this.#pages.set(name, null);
-    const path = `/ui/api/runs/${encodeURIComponent(this.#run)}/steps/${nameOf(segment)}/trajectories`;
-    const query = `offset=${page * PAGE_ROWS}&limit=${PAGE_ROWS}${this.#query}`;
     const { signal } = this.#closing;
-    getJson<Page<TrajectoryRow>>(`${path}?${query}`, signal).then(
+    this.#fetchPage(segment, page, signal).then(
       ({ items, total }) => {
         if (signal.aborted) return;
         this.#pages.set(name, items);

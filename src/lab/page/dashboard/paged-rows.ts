@@ -1,7 +1,8 @@
 /** List of the trajectories of several steps, of which only the visible pages are requested. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { TrajectoryRow } from "../../dashboard/api.ts";
-import { FetchedRows, PAGE_ROWS, type Segment } from "./fetched-rows.ts";
+import { type FetchPage, FetchedRows, PAGE_ROWS, type Segment } from "./fetched-rows.ts";
+import { getJson } from "./requests.ts";
 
 /** Milliseconds without scrolling after which rows are requested. */
 const SETTLE_MS = 40;
@@ -41,11 +42,15 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
   const [version, setVersion] = useState(0);
   const [error, setError] = useState<Error | null>(null);
   const fetched = useMemo(() => {
+    const fetchPage: FetchPage = ({ split, step }, page, signal) => {
+      const path = `/ui/api/runs/${encodeURIComponent(run)}/steps/${split}/${step}/trajectories`;
+      return getJson(`${path}?offset=${page * PAGE_ROWS}&limit=${PAGE_ROWS}${query}`, signal);
+    };
     const onPage = () => {
       setError(null);
       setVersion((before) => before + 1);
     };
-    return new FetchedRows(run, query, { onPage, onFail: setError });
+    return new FetchedRows(fetchPage, { onPage, onFail: setError });
   }, [run, query]);
   useEffect(() => () => fetched.close(), [fetched]);
   const { starts, total } = useMemo(() => {
