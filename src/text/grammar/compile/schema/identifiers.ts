@@ -124,7 +124,11 @@ class Identifiers {
     withParts(schema, (part, ...keys) => this.#index(part, pointer + keys.map(pointerStep).join(""), resource));
   }
 
-  /** Adds the resource that begins at a schema. @param options - `id`: its `$id`, null for a document without one; `around`: as in `#index`. */
+  /**
+   * Adds the resource that begins at a schema.
+   *
+   * @param options - `id`: its `$id`, null for a document without one; `around`: resource that contains the schema, as in `#index`.
+   */
   #addResource(schema: SchemaObject, pointer: string, { id, around }: { readonly id: string | null; readonly around: Resource }): Resource {
     const uri = id === null ? around.uri : resolvedUri(id, around.uri);
     if (uri === null) throw invalid("$id", `#${pointer}`, "a URI, or a reference that its base can resolve", id);
