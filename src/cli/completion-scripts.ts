@@ -67,7 +67,7 @@ export function bashScript(commands: readonly Completed[]): string {
 _whetstone() {
   local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" at="" word flags="" words=""
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-${lookup(commands, values, branches)}
+${sharedPart(commands, values, branches)}
   if [[ $current == -* ]]; then words="$flags"; fi
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
@@ -76,7 +76,7 @@ complete -o default -F _whetstone whetstone
 }
 
 /** Returns the part of a script that bash and zsh share: the path of the command in `at`, then the values of an option, then the words. */
-function lookup(commands: readonly Completed[], values: readonly string[], branches: readonly string[]): string {
+function sharedPart(commands: readonly Completed[], values: readonly string[], branches: readonly string[]): string {
   return `    case "$at $word" in
     ${pathBranches(commands)}
     esac
@@ -107,7 +107,7 @@ _whetstone() {
   local at="" word previous="\${words[CURRENT-1]}"
   local -a flags candidates
   for word in "\${words[@]:1:$((CURRENT - 2))}"; do
-${lookup(commands, values, branches)}
+${sharedPart(commands, values, branches)}
   if [[ \${words[CURRENT]} == -* ]]; then _describe option flags
   elif (( \${#candidates} )); then _describe command candidates
   else _files

@@ -22,19 +22,20 @@ export type StopReason = NodeJS.Signals | "parent-exit";
  */
 export function onStop(stop: (reason: StopReason) => void, onHangUp?: () => void): () => void {
   let isStopping = false;
-  const stopOnce = (reason: StopReason) => {
+  /** Stops at the first reason, and exits at a second signal. */
+  const stopOrExit = (reason: StopReason) => {
     clearInterval(parentPoll);
-    if (isStopping) {
-      if (reason !== "parent-exit") exitNow(reason);
-      return;
+    if (!isStopping) {
+      isStopping = true;
+      stop(reason);
+    } else if (reason !== "parent-exit") {
+      exitNow(reason);
     }
-    isStopping = true;
-    stop(reason);
   };
   const onSignal = (signal: NodeJS.Signals) => {
     if (signal === "SIGHUP" && onHangUp !== undefined) return onHangUp();
     if (signal === "SIGHUP") ignoreClosedOutput();
-    stopOnce(signal);
+    stopOrExit(signal);
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
   const parent = process.ppid;
@@ -43,7 +44,7 @@ export function onStop(stop: (reason: StopReason) => void, onHangUp?: () => void
     parentPoll = setInterval(() => {
       if (process.ppid === parent) return;
       ignoreClosedOutput();
-      stopOnce("parent-exit");
+      stopOrExit("parent-exit");
     }, PARENT_POLL_MS).unref();
   }
   return () => {

@@ -46,7 +46,7 @@ export function sweepCommand(): Command {
   const command = addDataDir(addEnvironment(new Command("sweep")))
     .description("train one model per combination of settings and seed, and compare them")
     .requiredOption("--sweep <file>", "JSON file with the settings that differ, and the seeds")
-    .requiredOption("--model <project/name>", "begin of the names of the models", modelName)
+    .requiredOption("--model <project/name>", "prefix of the names of the models", modelName)
     .option(
       "--dir <path>",
       "directory of the sweep; an existing sweep is resumed (default: runs/sweep-<environment>-<model>, or runs/sweep-<model> if the names are equal)",

@@ -25,6 +25,7 @@ import { isFileSystemError, isMissingFile } from "../base/util/file-system-error
 import { takeLock } from "../base/util/process-lock.ts";
 import { replaceFile } from "../base/util/replace-file.ts";
 import { getOrInsert } from "../base/util/values.ts";
+import { derivedRows, keyOf, type DerivedRow } from "./derived-rows.ts";
 import { nextState, stateOf, type ResumeState } from "./resume-state.ts";
 
 /** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
@@ -81,12 +82,13 @@ export class RunDirectory {
     const unlock = await createLocked(path);
     const logs: JsonLog[] = [];
     try {
+      await requireSameRun(join(path, RUN_CONFIG_FILE), config);
       await writeConfig(join(path, RUN_CONFIG_FILE), config);
       for (const name of [EVENTS_FILE, METRICS_FILE, CHECKPOINTS_FILE]) logs.push(await JsonLog.open(join(path, name)));
       const events: RecordedEvent[] = [];
       for await (const event of readEvents(path)) events.push(event);
       const directory = new RunDirectory(path, logs as [JsonLog, JsonLog, JsonLog], unlock, events);
-      await directory.#addMissingRows();
+      await directory.#appendMissingRows();
       return directory;
     } catch (error) {
       await Promise.allSettled(logs.map((log) => log.close()));
@@ -107,7 +109,7 @@ export class RunDirectory {
     // Jobs and checkpoints that may exist on the service must stay on record even if the machine crashes.
     if (event.type === "job-intent" || event.type === "step-end") await this.#events.sync();
     this.#state = nextState(this.#state, event);
-    await this.#derive(event);
+    for (const row of derivedRows(event)) await this.#append(row);
     this.#live.next(event);
     return this.#state;
   }
@@ -128,7 +130,7 @@ export class RunDirectory {
       /** Live events that arrive during the replay; null once the replay has ended. */
       let liveEvents: RunEvent[] | null = [];
       /** Whether the directory was closed. */
-      let isOver = false;
+      let isClosed = false;
       /** `seq` of the last emitted recorded event. */
       let lastSeq = -1;
       // An event recorded during the subscription may arrive twice, from the file and live: emit it once.
@@ -140,7 +142,7 @@ export class RunDirectory {
       const subscription = this.#live.subscribe({
         next: (event) => (liveEvents === null ? emit(event) : liveEvents.push(event)),
         complete: () => {
-          isOver = true;
+          isClosed = true;
           if (liveEvents === null) subscriber.complete();
         },
       });
@@ -152,7 +154,7 @@ export class RunDirectory {
         const missedEvents = liveEvents ?? [];
         liveEvents = null;
         for (const event of missedEvents) emit(event);
-        if (isOver) subscriber.complete();
+        if (isClosed) subscriber.complete();
       };
       replay().catch((error: unknown) => subscriber.error(error));
       return subscription;
@@ -240,42 +242,19 @@ export class RunDirectory {
     });
   }
 
-  /** Appends the rows that follow from an event to the derived files. */
-  async #derive(event: RecordedEvent): Promise<void> {
-    const { time } = event;
-    if (event.type === "step-end") {
-      const { step, policyStep, checkpointStep, metrics } = event;
-      await this.#metrics.append({ step, split: "train", time, policy_step: policyStep, checkpoint_step: checkpointStep, ...metrics });
-      if (makesCheckpoint(event)) await this.#checkpoints.append({ event: "created", step: checkpointStep, time, run_step: step });
-    }
-    if (event.type === "evaluation-end") {
-      const { step, checkpointStep, metrics } = event;
-      await this.#metrics.append({ step, split: "eval", time, policy_step: checkpointStep, ...metrics });
-    }
-    if (event.type === "checkpoints-delete") {
-      for (const step of event.steps) await this.#checkpoints.append({ event: "deleted", step, time });
-    }
+  /** Appends a row to its derived file. */
+  async #append({ file, row }: DerivedRow): Promise<void> {
+    await (file === METRICS_FILE ? this.#metrics : this.#checkpoints).append(row);
   }
 
-  /** Adds the rows to the derived files that a crash between recording an event and deriving its rows has prevented. */
-  async #addMissingRows(): Promise<void> {
-    /** Rows of the derived files as `<split>:<step>` of metrics and `<event>:<step>` of checkpoints. */
-    const rows = new Set<string>();
-    for (const name of [METRICS_FILE, CHECKPOINTS_FILE]) {
-      for await (const { value } of readJsonLines(join(this.path, name))) {
-        const { split, event, step } = value as { readonly split?: string; readonly event?: string; readonly step?: number };
-        rows.add(`${split ?? event}:${step}`);
-      }
+  /** Appends the rows that a crash between recording an event and appending its rows has prevented. */
+  async #appendMissingRows(): Promise<void> {
+    const existing = new Set<string>();
+    for (const file of [METRICS_FILE, CHECKPOINTS_FILE] as const) {
+      for await (const { value } of readJsonLines(join(this.path, file))) existing.add(keyOf(value as DerivedRow["row"]));
     }
     for await (const event of readEvents(this.path)) {
-      const isMissingRow =
-        (event.type === "step-end" && !rows.has(`train:${event.step}`)) ||
-        (event.type === "evaluation-end" && !rows.has(`eval:${event.step}`)) ||
-        (event.type === "checkpoints-delete" && !event.steps.every((step) => rows.has(`deleted:${step}`)));
-      if (isMissingRow) await this.#derive(event);
-      else if (event.type === "step-end" && makesCheckpoint(event) && !rows.has(`created:${event.checkpointStep}`)) {
-        await this.#checkpoints.append({ event: "created", step: event.checkpointStep, time: event.time, run_step: event.step });
-      }
+      for (const derived of derivedRows(event)) if (!existing.has(keyOf(derived.row))) await this.#append(derived);
     }
   }
 }
@@ -302,11 +281,6 @@ export async function* readEvents(runDir: string): AsyncGenerator<RecordedEvent,
   }
 }
 
-/** Whether a step made a checkpoint. A skipped step ends at the previous checkpoint. */
-function makesCheckpoint({ metrics }: RecordedEvent & { readonly type: "step-end" }): boolean {
-  return metrics["skipped"] !== 1;
-}
-
 /** Returns the run-wide index of a group's scenario. @throws DataError `E_DATA` if the group lacks the metadata `scenario_index`. */
 export function scenarioIndex(group: TrajectoryGroup): number {
   const index = group.metadata["scenario_index"];
@@ -314,22 +288,27 @@ export function scenarioIndex(group: TrajectoryGroup): number {
   return index;
 }
 
-/** Writes `config.json`. @throws ConfigError `E_CONFIG` if the directory has a configuration with other fixed settings. */
-async function writeConfig(path: string, config: RunConfig): Promise<void> {
-  const { version, kind, fixed, free } = config;
+/**
+ * Checks that a directory with a `config.json` holds the run of a configuration.
+ *
+ * @throws ConfigError `E_CONFIG` if the file has other fixed settings.
+ */
+async function requireSameRun(path: string, { version, kind, fixed }: RunConfig): Promise<void> {
   const text = await readFile(path, "utf8").catch(() => null);
-  if (text !== null) {
-    const stored = JSON.parse(text) as Readonly<Record<string, unknown>>;
-    const current: Readonly<Record<string, unknown>> = { version, kind, ...fixed };
-    // Directories of earlier versions lack the keys of newer options, which are null at their defaults.
-    const isChanged = (key: string) => JSON.stringify(stored[key] ?? null) !== JSON.stringify(current[key] ?? null);
-    const changes = Object.keys(current)
-      .filter(isChanged)
-      .map((key) => `\`${key}\` was ${JSON.stringify(stored[key])} and is now ${JSON.stringify(current[key])}`);
-    if (changes.length > 0) {
-      const message = `The run directory holds another run: ${changes.join("; ")}. Use the same settings to go on with it, or another \`runDir\``;
-      throw new ConfigError(message, { param: "runDir" });
-    }
-  }
+  if (text === null) return;
+  const stored = JSON.parse(text) as Readonly<Record<string, unknown>>;
+  const current: Readonly<Record<string, unknown>> = { version, kind, ...fixed };
+  // Directories of earlier versions lack the keys of newer options, which are null at their defaults.
+  const isChanged = (key: string) => JSON.stringify(stored[key] ?? null) !== JSON.stringify(current[key] ?? null);
+  const changes = Object.keys(current)
+    .filter(isChanged)
+    .map((key) => `\`${key}\` was ${JSON.stringify(stored[key])} and is now ${JSON.stringify(current[key])}`);
+  if (changes.length === 0) return;
+  const message = `The run directory holds another run: ${changes.join("; ")}. Use the same settings to go on with it, or another \`runDir\``;
+  throw new ConfigError(message, { param: "runDir" });
+}
+
+/** Writes `config.json`. */
+async function writeConfig(path: string, { version, kind, fixed, free }: RunConfig): Promise<void> {
   await replaceFile(path, `${JSON.stringify({ version, kind, ...fixed, ...free }, null, 2)}\n`);
 }

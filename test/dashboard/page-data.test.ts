@@ -1,8 +1,10 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
+import { deferred } from "../../src/base/util/deferred.ts";
 import { linesOf, smoothed } from "../../src/lab/page/components/series.ts";
 import { axisOf, hasAxis } from "../../src/lab/page/components/x-axis.ts";
-import type { RunSummary } from "../../src/lab/dashboard/api.ts";
+import type { Page, RunSummary, TrajectoryRow } from "../../src/lab/dashboard/api.ts";
 import { addedRuns } from "../../src/lab/page/dashboard/added-runs.ts";
+import { FetchedRows } from "../../src/lab/page/dashboard/fetched-rows.ts";
 import { mergeMetrics } from "../../src/lab/page/dashboard/merge-metrics.ts";
 import { columnOf, settingChoices, sortedRuns } from "../../src/lab/page/dashboard/run-columns.ts";
 
@@ -112,6 +114,37 @@ describe("the columns of the list of runs", () => {
       { name: "rank", isDifferent: true },
       { name: "seed", isDifferent: false },
     ]);
+  });
+});
+
+describe("the fetched rows of a list", () => {
+  const step = { split: "train", step: 3, count: 2 } as const;
+  const item = { split: "train", step: 3, line: 1, index: 0 } as TrajectoryRow;
+
+  /** Requests the first page of the step. */
+  function load() {
+    const answer = deferred<Page<TrajectoryRow>>();
+    const listener = { onPage: vi.fn(), onFail: vi.fn() };
+    const rows = new FetchedRows(() => answer.promise, listener);
+    rows.load(step, 0);
+    return { answer, listener, rows };
+  }
+
+  it("are there once their page has arrived, with the number of rows of the answer", async () => {
+    const { answer, listener, rows } = load();
+    expect([rows.countOf(step), rows.row(step, 0)]).toEqual([null, undefined]);
+    answer.resolve({ items: [item], offset: 0, total: 1 });
+    await vi.waitFor(() => expect(listener.onPage).toHaveBeenCalledTimes(1));
+    expect([rows.countOf(step), rows.row(step, 0), rows.offsetOf(item)]).toEqual([1, item, 0]);
+  });
+
+  it("do not change by an answer that arrives after the list was closed", async () => {
+    const { answer, listener, rows } = load();
+    rows.close();
+    answer.resolve({ items: [item], offset: 0, total: 1 });
+    await answer.promise;
+    expect(listener.onPage).not.toHaveBeenCalled();
+    expect(rows.countOf(step)).toBeNull();
   });
 });
 

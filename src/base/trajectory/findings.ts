@@ -143,8 +143,8 @@ export function severityOf(code: FindingCode): Finding["severity"] {
 export class Findings {
   readonly #byCode = new Map<FindingCode, { count: number; examples: string[] }>();
 
-  /** Records one occurrence of a problem. */
-  note(code: FindingCode, path: string): void {
+  /** Adds one occurrence of a problem. */
+  add(code: FindingCode, path: string): void {
     const occurrences = getOrInsert(this.#byCode, code, () => ({ count: 0, examples: [] }));
     occurrences.count++;
     if (occurrences.examples.length < MAX_EXAMPLES) occurrences.examples.push(path);

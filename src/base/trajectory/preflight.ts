@@ -89,34 +89,34 @@ export function* preflightSteps(inputs: readonly PreflightInput[], options: Pref
   checkOptions(options);
   const groups = inputs.map(toWire);
   const findings = new Findings();
-  const note: Note = (code, path) => findings.note(code, path);
+  const report: Report = (code, path) => findings.add(code, path);
   // Groups that can teach something; of these the groups with a row that fits, and the groups with a trajectory that is not truncated.
   let learnableGroups = 0;
   let fittingGroups = 0;
   let untruncatedGroups = 0;
   for (const [index, group] of groups.entries()) {
-    const { isVaried, fits } = yield* examineGroup(group, { path: `trajectory_groups.${index}`, note, options });
+    const { isVaried, fits } = yield* examineGroup(group, { path: `trajectory_groups.${index}`, report, options });
     if (!isVaried) continue;
     learnableGroups++;
     if (fits) fittingGroups++;
     if (options.masksTruncated !== true || group.trajectories.some(isUntruncated)) untruncatedGroups++;
   }
-  if (groups.every((group) => group.trajectories.length === 0)) note("no-groups", "trajectory_groups");
-  else if (learnableGroups === 0) note("nothing-to-learn", "trajectory_groups");
-  else if (fittingGroups === 0) note("only-overlong-rows", "trajectory_groups");
-  else if (untruncatedGroups === 0) note("only-truncated", "trajectory_groups");
-  examineSizes(groups, note);
-  if (options.maxBytes !== undefined) yield* examineBytes(groups, options.maxBytes, note);
+  if (groups.every((group) => group.trajectories.length === 0)) report("no-groups", "trajectory_groups");
+  else if (learnableGroups === 0) report("nothing-to-learn", "trajectory_groups");
+  else if (fittingGroups === 0) report("only-overlong-rows", "trajectory_groups");
+  else if (untruncatedGroups === 0) report("only-truncated", "trajectory_groups");
+  examineSizes(groups, report);
+  if (options.maxBytes !== undefined) yield* examineBytes(groups, options.maxBytes, report);
   return findings.list();
 }
 
-/** Records one occurrence of a problem. */
-type Note = (code: FindingCode, path: string) => void;
+/** Callback for one occurrence of a problem. */
+type Report = (code: FindingCode, path: string) => void;
 
-/** Context of a check: path of the checked value, callback that records findings, and options. */
+/** Context of a check: path of the checked value, callback for problems, and options. */
 interface CheckContext {
   readonly path: string;
-  readonly note: Note;
+  readonly report: Report;
   readonly options: PreflightOptions;
 }
 
@@ -168,9 +168,9 @@ interface GroupProperties {
 /** Records the findings of a group and its trajectories, in steps of one trajectory. */
 function* examineGroup(group: WireTrajectoryGroup, context: CheckContext): Steps<GroupProperties> {
   const { trajectories } = group;
-  const { path, note } = context;
+  const { path, report } = context;
   if (trajectories.length === 0) {
-    note("empty-group", path);
+    report("empty-group", path);
     return { isVaried: false, fits: false };
   }
   const fingerprints = new Set<string>();
@@ -178,23 +178,23 @@ function* examineGroup(group: WireTrajectoryGroup, context: CheckContext): Steps
   let fits = false;
   for (const [index, trajectory] of trajectories.entries()) {
     const trajectoryPath = `${path}.trajectories.${index}`;
-    if (!Number.isFinite(trajectory.reward)) note("non-finite-reward", `${trajectoryPath}.reward`);
+    if (!Number.isFinite(trajectory.reward)) report("non-finite-reward", `${trajectoryPath}.reward`);
     const rows = examineTrajectory(trajectory, { ...context, path: trajectoryPath });
     hasTurns ||= rows.hasTurns;
     fits ||= rows.fits;
     const fingerprint = sampledTokens(trajectory);
-    if (fingerprint !== null && fingerprints.has(fingerprint)) note("duplicate-trajectory", trajectoryPath);
+    if (fingerprint !== null && fingerprints.has(fingerprint)) report("duplicate-trajectory", trajectoryPath);
     if (fingerprint !== null) fingerprints.add(fingerprint);
     yield;
   }
-  if (!hasTurns) note("no-logprobs", path);
+  if (!hasTurns) report("no-logprobs", path);
   examineAge(group, context);
   const rewards = trajectories.map((trajectory) => trajectory.reward);
   // A non-finite reward has its own finding; whether the rewards differ is then undecidable, and the group counts as varied.
   const isVaried = isTrainableWire(group) || !rewards.every(Number.isFinite);
-  if (hasMixedAdvantages(trajectories.flatMap(allChoices))) note("mixed-token-advantages", path);
-  if (trajectories.length === 1 && !isVaried) note("group-of-one", path);
-  else if (!isVaried) note("constant-group", path);
+  if (hasMixedAdvantages(trajectories.flatMap(allChoices))) report("mixed-token-advantages", path);
+  if (trajectories.length === 1 && !isVaried) report("group-of-one", path);
+  else if (!isVaried) report("constant-group", path);
   return { isVaried, fits };
 }
 
@@ -202,7 +202,7 @@ function* examineGroup(group: WireTrajectoryGroup, context: CheckContext): Steps
 const MIN_SEPARATE_TURNS = 3;
 
 /** Records the findings of a trajectory's turns, and of the rows that they form. */
-function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: CheckContext): RowProperties {
+function examineTrajectory(trajectory: WireTrajectory, { path, report, options }: CheckContext): RowProperties {
   let turns = 0;
   let isJoined = false;
   let fits = false;
@@ -214,32 +214,32 @@ function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: 
       turns++;
       // One pair of joined turns is enough: no further tokens are compared. A turn without prompt tokens may continue another.
       isJoined ||= (item.prompt_token_ids ?? null) === null || (previousTurn !== null && continues(previousTurn, item));
-      examineChoice(item, choicePath, { note, options });
+      examineChoice(item, choicePath, { report, options });
       if (!isOverlong(item, options)) fits = true;
       else {
         // Turns that continue each other form one row, which is reported once.
         const isReported = previousTurn !== null && isOverlong(previousTurn, options) && continues(previousTurn, item);
-        if (!isReported) note("overlong-row", choicePath);
+        if (!isReported) report("overlong-row", choicePath);
       }
       previousTurn = item;
     }
   }
-  if (turns >= MIN_SEPARATE_TURNS && !isJoined) note("separate-turns", path);
+  if (turns >= MIN_SEPARATE_TURNS && !isJoined) report("separate-turns", path);
   // A trajectory without turns has its own finding and does not count as overlong.
   return { hasTurns: turns > 0, fits: fits || turns === 0 };
 }
 
 /** Records the findings of a sampled turn. */
-function examineChoice(choice: AssistantChoice, path: string, { note, options }: Pick<CheckContext, "note" | "options">): void {
+function examineChoice(choice: AssistantChoice, path: string, { report, options }: Pick<CheckContext, "report" | "options">): void {
   const problem = turnProblem(choice);
   // The service renders a choice without token ids; its other problems can be checked only after rendering.
-  if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", path);
-  else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, path);
+  if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) report("rendered-choice", path);
+  else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) report(problem, path);
   const valueProblem = tokenValueProblem(choice);
-  if (valueProblem !== null) note(valueProblem, path);
-  if (choice.unused_template_kwargs?.length) note("unused-template-kwargs", path);
-  if (options.usesTurnRewards === true && hasAdvantages(choice)) note("token-advantages-with-turn-rewards", path);
-  for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], path);
+  if (valueProblem !== null) report(valueProblem, path);
+  if (choice.unused_template_kwargs?.length) report("unused-template-kwargs", path);
+  if (options.usesTurnRewards === true && hasAdvantages(choice)) report("token-advantages-with-turn-rewards", path);
+  for (const kind of samplingKinds(choice)) report(SAMPLING_CODES[kind], path);
 }
 
 /** Finding code of each change of the sampling distribution. */
@@ -265,18 +265,18 @@ function continues(previousTurn: AssistantChoice, { prompt_token_ids: prompt }: 
 }
 
 /** Reports the group as stale if its oldest choice is more than `maxStepsOffPolicy` steps older than `currentStep`. */
-function examineAge(group: WireTrajectoryGroup, { path, note, options: { currentStep, maxStepsOffPolicy = 0 } }: CheckContext): void {
+function examineAge(group: WireTrajectoryGroup, { path, report, options: { currentStep, maxStepsOffPolicy = 0 } }: CheckContext): void {
   if (currentStep === undefined) return;
   const versions = group.trajectories.flatMap((each) => [
     each.initial_policy_version,
     ...allChoices(each).map((choice) => choice.policy_version),
   ]);
   const oldest = versions.reduce<number>((min, version) => Math.min(min, version ?? min), currentStep);
-  if (currentStep - oldest > maxStepsOffPolicy) note("stale-group", path);
+  if (currentStep - oldest > maxStepsOffPolicy) report("stale-group", path);
 }
 
 /** Reports groups that differ from the most common group size. Groups of zero or one trajectory have findings of their own. */
-function examineSizes(groups: readonly WireTrajectoryGroup[], note: Note): void {
+function examineSizes(groups: readonly WireTrajectoryGroup[], report: Report): void {
   const countsBySize = new Map<number, number>();
   for (const { trajectories } of groups) {
     if (trajectories.length > 1) countsBySize.set(trajectories.length, (countsBySize.get(trajectories.length) ?? 0) + 1);
@@ -284,7 +284,7 @@ function examineSizes(groups: readonly WireTrajectoryGroup[], note: Note): void 
   // Of two sizes that are equally common, the larger one counts.
   const [mostCommon] = [...countsBySize].sort(([sizeA, countA], [sizeB, countB]) => countB - countA || sizeB - sizeA);
   for (const [index, { trajectories }] of groups.entries()) {
-    if (trajectories.length > 1 && trajectories.length !== mostCommon?.[0]) note("unbalanced-group", `trajectory_groups.${index}`);
+    if (trajectories.length > 1 && trajectories.length !== mostCommon?.[0]) report("unbalanced-group", `trajectory_groups.${index}`);
   }
 }
 
@@ -292,7 +292,7 @@ function examineSizes(groups: readonly WireTrajectoryGroup[], note: Note): void 
  * Reports the group at which the bytes of `JSON.stringify(groups)` exceed `maxBytes`. Serializes one trajectory per step and stops at the
  * limit.
  */
-function* examineBytes(groups: readonly WireTrajectoryGroup[], maxBytes: number, note: Note): Steps<void> {
+function* examineBytes(groups: readonly WireTrajectoryGroup[], maxBytes: number, report: Report): Steps<void> {
   const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
   // Two brackets, and a comma between neighbors.
   let bytes = 2 + Math.max(0, groups.length - 1);
@@ -304,7 +304,7 @@ function* examineBytes(groups: readonly WireTrajectoryGroup[], maxBytes: number,
       yield;
     }
     if (bytes <= maxBytes) continue;
-    note("payload-too-large", `trajectory_groups.${index}`);
+    report("payload-too-large", `trajectory_groups.${index}`);
     return;
   }
 }

@@ -12,10 +12,10 @@ interface LongArrays {
   readonly prompt_token_ids?: unknown;
   readonly logprobs?: Json;
 }
-/** Value without its long arrays. */
+/** Value without its long arrays, which can be put back. */
 interface WithoutArrays {
   readonly value: unknown;
-  /** Puts the arrays into the schema's parsed result. */
+  /** Puts the arrays into `parsed`, the result of the schema for `value`. */
   readonly restore: (parsed: unknown) => void;
 }
 
@@ -91,19 +91,21 @@ function choiceWithoutArrays(item: Json): WithoutArrays | null {
   const longArrays = longArraysOf(item);
   if (longArrays === null) return null;
   const { logprobs, ...ids } = longArrays;
-  const idKeys = Object.keys(ids) as (keyof typeof ids)[];
-  const value: Json = { ...item, ...(logprobs === undefined ? {} : { logprobs: { ...logprobs, content: null } }) };
-  for (const key of idKeys) value[key] = null;
+  const withoutIds = Object.fromEntries(Object.keys(ids).map((key) => [key, null]));
+  const withoutContent = logprobs === undefined ? {} : { logprobs: { ...logprobs, content: null } };
   return {
-    value,
+    value: { ...item, ...withoutIds, ...withoutContent },
     restore: (parsed) => {
-      for (const key of idKeys) (parsed as Json)[key] = ids[key];
-      if (logprobs === undefined) return;
-      const entries = logprobs["content"] as Json[];
-      for (const entry of entries) if (entry["top_logprobs"] === undefined) entry["top_logprobs"] = NO_ALTERNATIVES;
-      ((parsed as Json)["logprobs"] as Json)["content"] = entries;
+      Object.assign(parsed as Json, ids);
+      if (logprobs !== undefined) ((parsed as Json)["logprobs"] as Json)["content"] = withAlternatives(logprobs["content"] as Json[]);
     },
   };
+}
+
+/** Sets absent `top_logprobs` of valid entries to the schema's default, and returns the entries. */
+function withAlternatives(entries: Json[]): Json[] {
+  for (const entry of entries) if (entry["top_logprobs"] === undefined) entry["top_logprobs"] = NO_ALTERNATIVES;
+  return entries;
 }
 
 /** Returns the long arrays of a choice; null if it has no such array, or an invalid one. */

@@ -26,6 +26,8 @@ export interface Echo {
   readonly tokens: readonly string[];
 }
 
+type ChunkChoice = ChatCompletionChunk["choices"][number];
+
 /** A translated request with its echoed prompts. */
 export interface CompletionContext extends Omit<TranslatedCompletion, "calls"> {
   /** Echoed prompts, in the order of the calls; null without `echo`. */
@@ -82,29 +84,49 @@ function completionId(id: string): string {
   return id.replace(/^chatcmpl-/u, "cmpl-");
 }
 
-/** Returns a choice of a text completion. With `isEchoAlone` the text is the prompt, and the one sampled token is left out. */
+/** Sampled part of a choice, from a whole chat completion or from a chunk of one. */
+interface Sample {
+  readonly text: string;
+  readonly entries: readonly LogprobEntry[];
+  readonly members: Pick<CompletionChoice, "finish_reason" | "stop_reason" | "token_ids">;
+}
+
+/** Returns the sampled part of a choice; without any token if the answer omits it. */
+function sampleOf(
+  { omitsSample }: CompletionContext,
+  text: string | null | undefined,
+  { logprobs, finish_reason: finish = null, stop_reason: stop, token_ids: ids }: Choice | ChunkChoice,
+): Sample {
+  if (!omitsSample) {
+    return { text: text ?? "", entries: logprobs?.content ?? [], members: { finish_reason: finish, stop_reason: stop, token_ids: ids } };
+  }
+  // The end of an answer that has reached its `max_tokens` of 0.
+  const members = { finish_reason: finish === null ? null : "length", stop_reason: null, token_ids: ids ? [] : ids };
+  return { text: "", entries: [], members };
+}
+
+/** Returns a choice of a text completion. */
 function toChoice(context: CompletionContext, call: number, completion: ChatCompletion, choice: Choice): CompletionChoice {
-  const { request, isEchoAlone, echoes } = context;
+  const { request, echoes } = context;
   const echo = echoes?.[call];
-  const entries = isEchoAlone ? [] : (choice.logprobs?.content ?? []);
+  const sample = sampleOf(context, choice.message.content, choice);
   const list = new LogprobList();
   if (echo !== undefined) list.addPrompt(echo, completion.prompt_logprobs);
+  const hasLogprobs = (request.logprobs ?? null) !== null;
   return {
     index: call * completion.choices.length + choice.index,
-    text: (echo?.text ?? "") + (isEchoAlone ? "" : (choice.message.content ?? "")),
-    logprobs: (request.logprobs ?? null) === null ? null : list.addOutput(entries).lists,
-    finish_reason: isEchoAlone ? "length" : (choice.finish_reason ?? null),
-    stop_reason: isEchoAlone ? null : choice.stop_reason,
-    token_ids: isEchoAlone && choice.token_ids ? [] : choice.token_ids,
+    text: (echo?.text ?? "") + sample.text,
+    logprobs: hasLogprobs ? list.addOutput(sample.entries).lists : null,
+    ...sample.members,
     prompt_token_ids: completion.prompt_token_ids,
   };
 }
 
-/** Returns the token counts of all calls together. */
-function sumUsage(usages: readonly (Usage | null | undefined)[], isEchoAlone: boolean): Usage {
+/** Returns the token counts of all calls together; with `omitsSample`, none of sampled tokens. */
+function sumUsage(usages: readonly (Usage | null | undefined)[], omitsSample: boolean): Usage {
   const sum = (count: (usage: Usage) => number): number => usages.reduce((total, usage) => total + (usage ? count(usage) : 0), 0);
   const prompt = sum((usage) => usage.prompt_tokens);
-  const output = isEchoAlone ? 0 : sum((usage) => usage.completion_tokens);
+  const output = omitsSample ? 0 : sum((usage) => usage.completion_tokens);
   return { prompt_tokens: prompt, completion_tokens: output, total_tokens: prompt + output };
 }
 
@@ -140,7 +162,7 @@ export class TextCompletionAnswer implements AnswerBuilder {
   }
 
   end(): string | ReadableStream<Uint8Array> {
-    const usage = sumUsage(this.#usages, this.#context.isEchoAlone);
+    const usage = sumUsage(this.#usages, this.#context.omitsSample);
     const text = (json: string) => new TextEncoder().encode(json);
     const parts = [
       text(`${JSON.stringify(this.#head).slice(0, -1)},"choices":[`),
@@ -171,8 +193,8 @@ export class CompletionEvents implements EventShaper {
   }
 
   /** Returns the log-probability lists of new tokens of a choice, and advances its offset. */
-  #logprobs(index: number, entries: readonly LogprobEntry[] | null | undefined): CompletionLogprobs | null {
-    if (!entries?.length) return null;
+  #logprobs(index: number, entries: readonly LogprobEntry[]): CompletionLogprobs | null {
+    if (entries.length === 0) return null;
     const offset = this.#offsets.get(index) ?? 0;
     const { lists } = new LogprobList(offset).addOutput(entries);
     this.#offsets.set(index, last(lists.text_offset) + [...last(lists.tokens)].length);
@@ -188,34 +210,27 @@ export class CompletionEvents implements EventShaper {
   }
 
   /** Returns the piece of a choice: the echoed prompt in its first piece, sampled text in the later ones. Null for an empty piece. */
-  #choice(
-    choice: ChatCompletionChunk["choices"][number],
-    call: number,
-    promptIds: ChatCompletionChunk["prompt_token_ids"],
-  ): CompletionChoice | null {
-    const { request, echoes, isEchoAlone } = this.#context;
+  #choice(choice: ChunkChoice, call: number, promptIds: ChatCompletionChunk["prompt_token_ids"]): CompletionChoice | null {
+    const { request, echoes } = this.#context;
     const index = call * (request.n ?? 1) + choice.index;
     const isStart = choice.delta.role !== undefined;
-    const sampledText = isEchoAlone ? "" : (choice.delta.content ?? "");
-    const text = isStart ? (echoes?.[call]?.text ?? "") : sampledText;
-    const hasEnded = choice.finish_reason !== null && choice.finish_reason !== undefined;
-    const ids = isEchoAlone && choice.token_ids ? [] : choice.token_ids;
-    if (text === "" && !hasEnded && !ids?.length && !choice.logprobs && !promptIds) return null;
+    const sample = sampleOf(this.#context, choice.delta.content, choice);
+    const text = isStart ? (echoes?.[call]?.text ?? "") : sample.text;
+    const { finish_reason: finish, token_ids: ids } = sample.members;
+    if (text === "" && finish === null && !ids?.length && !choice.logprobs && !promptIds) return null;
     return {
       index,
       text,
-      logprobs: isEchoAlone ? null : this.#logprobs(index, choice.logprobs?.content),
-      finish_reason: hasEnded && isEchoAlone ? "length" : (choice.finish_reason ?? null),
-      stop_reason: isEchoAlone ? null : choice.stop_reason,
-      token_ids: ids,
+      logprobs: this.#logprobs(index, sample.entries),
+      ...sample.members,
       ...(promptIds ? { prompt_token_ids: promptIds } : {}),
     };
   }
 
   end(): readonly ServerEvent[] {
-    const { request, isEchoAlone } = this.#context;
+    const { request, omitsSample } = this.#context;
     const hasUsage = request.stream_options ? request.stream_options.include_usage !== false : false;
-    const usageChunks = hasUsage ? [this.#chunk([], { usage: sumUsage(this.#usages, isEchoAlone) })] : [];
+    const usageChunks = hasUsage ? [this.#chunk([], { usage: sumUsage(this.#usages, omitsSample) })] : [];
     return [...usageChunks, { data: "[DONE]" }];
   }
 

@@ -37,8 +37,8 @@ function promptsOf({ prompt, add_special_tokens: addsSpecialTokens }: Completion
 export interface TranslatedCompletion {
   readonly request: CompletionsRequest;
   readonly calls: readonly TranslatedCall[];
-  /** Whether no token is to be returned: `max_tokens` is 0. One token is sampled and left out. */
-  readonly isEchoAlone: boolean;
+  /** Whether the answer has the echoed prompt alone, because `max_tokens` is 0. One token is sampled all the same, and left out. */
+  readonly omitsSample: boolean;
 }
 
 /**
@@ -53,8 +53,8 @@ export function completionsToChats(members: Members, onUnsupported: OnUnsupporte
   const { echo, logprobs, stream, max_tokens: maxTokens } = request;
   if ((request.stream_options as Members | null | undefined)?.["continuous_usage_stats"] === true)
     onUnsupported("stream_options.continuous_usage_stats", true, "The last chunk has the token counts");
-  const isEchoAlone = maxTokens === 0;
-  if (isEchoAlone && echo !== true)
+  const omitsSample = maxTokens === 0;
+  if (omitsSample && echo !== true)
     throw new BodyError("Expected `max_tokens` to be at least 1 without `echo`, got 0", { param: "max_tokens" });
   const hasLogprobs = logprobs !== undefined && logprobs !== null;
   if (hasLogprobs && echo === true && stream === true)
@@ -62,8 +62,8 @@ export function completionsToChats(members: Members, onUnsupported: OnUnsupporte
   const promptLogprobs = echo === true ? { prompt_logprobs: logprobs } : {};
   const body = {
     ...without(members, HANDLED_FIELDS),
-    max_tokens: isEchoAlone ? 1 : (maxTokens ?? DEFAULT_MAX_TOKENS),
+    max_tokens: omitsSample ? 1 : (maxTokens ?? DEFAULT_MAX_TOKENS),
     ...(hasLogprobs ? { logprobs: true, top_logprobs: logprobs, ...promptLogprobs } : {}),
   };
-  return { request, isEchoAlone, calls: promptsOf(request).map((prompt) => ({ body, prompt })) };
+  return { request, omitsSample, calls: promptsOf(request).map((prompt) => ({ body, prompt })) };
 }

@@ -29,28 +29,37 @@ function chatTools(tools: readonly MessagesTool[], onUnsupported: OnUnsupported)
 /** Returns the fields for tools and their choice. */
 function toolFields({ tools, tool_choice: choice }: MessagesRequest, onUnsupported: OnUnsupported): Members {
   const functions = tools?.length ? chatTools(tools, onUnsupported) : [];
+  // Hosted tools are left out, and with them a choice among them.
+  const hasHostedAlone = tools?.length ? functions.length === 0 : false;
   return given({
     tools: functions.length > 0 ? functions : null,
-    tool_choice: chatChoice({ tools, choice, hasFunctions: functions.length > 0 }, onUnsupported),
+    tool_choice: choice ? chatChoice(choice, { tools, hasHostedAlone }, onUnsupported) : null,
     parallel_tool_calls: choice?.disable_parallel_tool_use === true ? false : null,
   });
 }
 
-/** Returns the choice of a tool for chat completions. Null without a choice, and for a choice among tools that were left out. */
+/** Choices of chat completions by their type in Messages, other than the choice of one tool. */
+const CHAT_CHOICES = { auto: "auto", any: "required", none: "none" } as const;
+
+/**
+ * Returns the choice of a tool for chat completions; null for a choice among hosted tools.
+ *
+ * @param options - `tools`: all tools of the request; `hasHostedAlone`: whether it has tools, all of them hosted.
+ */
 function chatChoice(
-  { tools, choice, hasFunctions }: { tools: MessagesRequest["tools"]; choice: MessagesRequest["tool_choice"]; hasFunctions: boolean },
+  { type, name = "" }: NonNullable<MessagesRequest["tool_choice"]>,
+  { tools, hasHostedAlone }: { readonly tools: MessagesRequest["tools"]; readonly hasHostedAlone: boolean },
   onUnsupported: OnUnsupported,
 ): unknown {
-  if (!choice) return null;
-  const { type, name = "" } = choice;
   if (type === "tool") {
     const isHosted = tools?.some((tool) => tool.name === name && isHostedTool(tool.type)) === true;
-    if (isHosted) onUnsupported("tool_choice.name", name, RUN_IN_CLIENT);
-    return isHosted ? null : { type: "function", function: { name } };
+    if (!isHosted) return { type: "function", function: { name } };
+    onUnsupported("tool_choice.name", name, RUN_IN_CLIENT);
+    return null;
   }
-  const hasHostedAlone = tools?.length ? !hasFunctions : false;
-  if (hasHostedAlone && type === "any") onUnsupported("tool_choice.type", type, RUN_IN_CLIENT);
-  return hasHostedAlone ? null : { auto: "auto", any: "required", none: "none" }[type];
+  if (!hasHostedAlone) return CHAT_CHOICES[type];
+  if (type === "any") onUnsupported("tool_choice.type", type, RUN_IN_CLIENT);
+  return null;
 }
 
 /** Returns the fields for the form of the text and the effort of reasoning. */

@@ -73,12 +73,12 @@ async function send(
   signal.addEventListener("abort", stop);
   const write = <K extends keyof StreamMessages>(event: K, data: StreamMessages[K], id?: string) =>
     stream.writeSSE({ event, data: JSON.stringify(data), ...(id === undefined ? {} : { id }) });
-  const writeNews = async () => {
+  const writeNewRows = async () => {
     for (const run of followed) {
-      const messages = await newsOf(run);
+      const messages = await newMessages(run);
       const id = followed.map(positionOf).join(",");
       for (const [index, [event, data]] of messages.entries()) {
-        // Only the last message has an id: a client that loses the connection before gets the run's messages again.
+        // Only the last message has an id: a client that loses the connection before it gets the run's messages again.
         const isLast = index === messages.length - 1;
         await write(event, data, isLast ? id : undefined);
       }
@@ -95,18 +95,19 @@ async function send(
   });
   try {
     await write("runs", summaries);
-    await writeNews();
+    await writeNewRows();
     while (!stream.aborted && !signal.aborted) {
       const heartbeat = setTimeout(() => wake.resolve(), HEARTBEAT_MS);
       await wake.promise;
       clearTimeout(heartbeat);
       wake = deferred();
+      // A comment, which clients ignore.
       if (pendingChanges.length === 0) await stream.write(": still here\n\n");
       for (const { changed, removed } of pendingChanges.splice(0)) {
         for (const id of removed) await write("run-remove", { id });
         for (const reader of changed) await write("run", reader.summary());
       }
-      await writeNews();
+      await writeNewRows();
     }
   } finally {
     unsubscribe();
@@ -115,13 +116,13 @@ async function send(
 }
 
 /** Message about a followed run. */
-type News = readonly ["rows", StreamMessages["rows"]] | readonly ["event", StreamMessages["event"]];
+type RunMessage = readonly ["rows", StreamMessages["rows"]] | readonly ["event", StreamMessages["event"]];
 
 /**
  * Reads the metrics and events recorded since the last call. Reading of a file stops at a damaged line, which the summary of the run
  * reports.
  */
-async function newsOf({ reader, events, metrics }: FollowedRun): Promise<News[]> {
+async function newMessages({ reader, events, metrics }: FollowedRun): Promise<RunMessage[]> {
   const run = reader.run.id;
   await Promise.all([events, metrics].map((tail) => tail.read().catch(() => false)));
   const rows = metrics.rows.splice(0);

@@ -46,10 +46,10 @@ export type TranslatedTexts = Translation & Omit<TranslatedCompletion, "calls">;
 
 function translateCompletions(members: Members): TranslatedTexts {
   rejectMessageFields(members);
-  const { request, isEchoAlone, calls } = completionsToChats(members);
+  const { request, omitsSample, calls } = completionsToChats(members);
   return {
     request: { ...request, prompt: "" },
-    isEchoAlone,
+    omitsSample,
     bodies: bodiesOf(calls, request.stream === true),
   };
 }

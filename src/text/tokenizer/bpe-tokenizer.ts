@@ -73,8 +73,10 @@ export class BpeChatTokenizer implements ChatTokenizer {
     const { before, after } = addSpecialTokens ? this.#data.around : { before: [], after: [] };
     for (const token of before) ids.push(this.#addedId(token));
     const parts = this.#parts(text, follows);
-    if (tail === undefined) for (const [encoder, part] of parts) encoder.encode(part, ids);
-    else {
+    if (tail === undefined) {
+      for (const [encoder, part] of parts) encoder.encode(part, ids);
+    } else {
+      // From the end, so that only as much text is encoded as the last ids need.
       const lastIds = new Tail(tail);
       for (const [encoder, part] of parts.toReversed()) if (!lastIds.isFull) encoder.encodeTail(part, lastIds);
       lastIds.appendTo(ids);

@@ -86,27 +86,35 @@ function llamaPrefix(config: TokenizerConfigFile): SpacePrefix {
   return config["legacy"] === true ? "always" : "first";
 }
 
-/**
- * Returns the prefix that the normalizer or pre-tokenizer of the file produces: the normalizers `Replace` alone or after `Prepend`, or the
- * pre-tokenizer `Metaspace`.
- */
-function filePrefix(file: TokenizerFile): SpacePrefix {
-  const normalizers = partsOf(file.normalizer, "normalizers");
-  const { pre_tokenizer: preTokenizer } = file;
-  if (isUnused(preTokenizer)) {
-    const [prepend, replace] = normalizers.length === 2 ? normalizers : [undefined, normalizers[0]];
-    const hasReplace =
-      normalizers.length <= 2 && replace?.type === "Replace" && searchedText(replace) === " " && replace["content"] === SPACE;
-    if (hasReplace && prepend === undefined) return "never";
-    if (hasReplace && prepend?.type === "Prepend" && prepend["prepend"] === SPACE) return "always";
-  }
-  const scheme = preTokenizer?.["prepend_scheme"];
-  const isMetaspace = preTokenizer?.type === "Metaspace" && preTokenizer["replacement"] === SPACE && preTokenizer["split"] === false;
-  if (isMetaspace && normalizers.length === 0 && (scheme === "always" || scheme === "first" || scheme === "never")) return scheme;
+/** Returns the prefix that the file's own normalizer or pre-tokenizer produces. */
+function filePrefix({ normalizer, pre_tokenizer: preTokenizer }: TokenizerFile): SpacePrefix {
+  const normalizers = partsOf(normalizer, "normalizers");
+  const fromNormalizers = isUnused(preTokenizer) ? normalizerPrefix(normalizers) : null;
+  const fromPreTokenizer = normalizers.length === 0 ? metaspacePrefix(preTokenizer) : null;
+  const prefix = fromNormalizers ?? fromPreTokenizer;
+  if (prefix !== null) return prefix;
   throw new UnsupportedError(
     `tokenizer.json: expected a byte-fallback tokenizer with the normalizers \`Prepend\` and \`Replace\`, or the pre-tokenizer \`Metaspace\` with \`prepend_scheme\` and without \`split\`; ` +
       `got normalizer ${listed(normalizers)}, pre-tokenizer \`${preTokenizer?.type ?? "none"}\`.`,
   );
+}
+
+/** Returns the prefix of the normalizers `Prepend` and `Replace`, or `Replace` alone; null for other normalizers. */
+function normalizerPrefix(normalizers: readonly Component[]): SpacePrefix | null {
+  const replace = normalizers.at(-1);
+  const replacesSpaces = replace?.type === "Replace" && searchedText(replace) === " " && replace["content"] === SPACE;
+  if (!replacesSpaces) return null;
+  if (normalizers.length === 1) return "never";
+  const [prepend] = normalizers;
+  return normalizers.length === 2 && prepend?.type === "Prepend" && prepend["prepend"] === SPACE ? "always" : null;
+}
+
+/** Returns the prefix of the pre-tokenizer `Metaspace`; null for another pre-tokenizer, and for one that splits the text. */
+function metaspacePrefix(preTokenizer: Component | null): SpacePrefix | null {
+  const isMetaspace = preTokenizer?.type === "Metaspace" && preTokenizer["replacement"] === SPACE && preTokenizer["split"] === false;
+  if (!isMetaspace) return null;
+  const scheme = preTokenizer["prepend_scheme"];
+  return scheme === "always" || scheme === "first" || scheme === "never" ? scheme : null;
 }
 
 /** Whether a pre-tokenizer has no effect: null, or Gemma's, which cuts at spaces that the normalizer has replaced. */

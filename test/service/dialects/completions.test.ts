@@ -59,7 +59,7 @@ describe("completions", () => {
     expect(texts).toEqual(choices.map(({ text }, index) => prompt[index >> 1]! + text));
   });
   it("is built from completions that finish in any order, and streamed if it is long", async () => {
-    const context = { request: { model: "m" }, echoes: null, isEchoAlone: false } as unknown as CompletionContext;
+    const context = { request: { model: "m" }, echoes: null, omitsSample: false } as unknown as CompletionContext;
     const completion = (content: string) =>
       ({
         id: `chatcmpl-${content.slice(0, 1)}`,

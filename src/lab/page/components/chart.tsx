@@ -41,10 +41,13 @@ export interface ChartProps {
   readonly onPick?: ((step: number) => void) | undefined;
 }
 
-/** Data, series and bands of a chart for uPlot. */
-interface Parts {
+/** Data and styles of a chart for uPlot. */
+interface PlotData {
+  /** The positions of the axis, then the values of each series. */
   readonly columns: [xs: readonly number[], ...ys: Values[]];
+  /** Style of each column; empty for the positions. */
   readonly series: uPlot.Series[];
+  /** Areas between two columns, by their indexes. */
   readonly bands: uPlot.Band[];
 }
 
@@ -61,14 +64,14 @@ export function MetricChart(props: ChartProps) {
   const theme = useTheme();
   const isPositive = useMemo(() => lines.every(hasPositiveValues), [lines]);
   const isLog = props.isLog && isPositive;
-  const parts = useMemo(() => partsOf(lines, axis, { smoothing, isLog }), [lines, axis, smoothing, isLog, theme]);
+  const data = useMemo(() => plotDataOf(lines, axis, { smoothing, isLog }), [lines, axis, smoothing, isLog, theme]);
   // A new shape draws the chart anew; new values of the same shape replace its data.
-  const shape = `${theme} ${axis.kind} ${isLog} ${JSON.stringify([parts.series, parts.bands])}`;
+  const shape = `${theme} ${axis.kind} ${isLog} ${JSON.stringify([data.series, data.bands])}`;
 
   useLayoutEffect(() => {
     const element = holder.current;
     if (element === null) return undefined;
-    const drawn = new uPlot(optionsOf(parts, element.clientWidth, { latest, isLog, onIndex: setIndex }), columnsOf(parts), element);
+    const drawn = new uPlot(optionsOf(data, element.clientWidth, { latest, isLog, onIndex: setIndex }), columnsOf(data), element);
     plot.current = drawn;
     applyZoom(drawn, latest.current);
     const resize = new ResizeObserver(() => {
@@ -86,11 +89,11 @@ export function MetricChart(props: ChartProps) {
   const drawnShape = useRef(shape);
   useLayoutEffect(() => {
     if (drawnShape.current === shape && plot.current !== null) {
-      plot.current.setData(columnsOf(parts), false);
+      plot.current.setData(columnsOf(data), false);
       applyZoom(plot.current, latest.current);
     }
     drawnShape.current = shape;
-  }, [parts]);
+  }, [data]);
   useLayoutEffect(() => {
     if (plot.current !== null) applyZoom(plot.current, latest.current);
   }, [zoom]);
@@ -143,7 +146,7 @@ function hasPositiveValues({ values }: Line): boolean {
 }
 
 /** Returns the columns with the type of uPlot, which has no read-only arrays. */
-function columnsOf({ columns }: Parts): uPlot.AlignedData {
+function columnsOf({ columns }: PlotData): uPlot.AlignedData {
   return columns as unknown as uPlot.AlignedData;
 }
 
@@ -161,7 +164,7 @@ interface ChartOptions {
 }
 
 /** Returns the options of a uPlot chart. Its listeners read `latest`, because the chart outlives a rendering. */
-function optionsOf({ series, bands }: Parts, width: number, { latest, isLog, onIndex }: ChartOptions): uPlot.Options {
+function optionsOf({ series, bands }: PlotData, width: number, { latest, isLog, onIndex }: ChartOptions): uPlot.Options {
   const axis = { stroke: color("muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false } };
   const range: uPlot.Range.Function = (_, min, max) => (isLog ? logRange(min, max) : valueRange(min, max));
   return {
@@ -242,34 +245,46 @@ interface LineOptions {
   readonly isLog: boolean;
 }
 
-/** Returns the columns, series and bands of all lines. */
-function partsOf(lines: readonly Line[], { xs }: Axis, options: LineOptions): Parts {
-  const parts: Parts = { columns: [xs], series: [{}], bands: [] };
+/** Returns the data and styles of all lines. */
+function plotDataOf(lines: readonly Line[], { xs }: Axis, options: LineOptions): PlotData {
+  const data: PlotData = { columns: [xs], series: [{}], bands: [] };
   // A single run has at most two lines, one per split, which differ in color.
   const isSingle = lines.length <= 2;
-  for (const line of lines) addLine(line, parts, { ...options, isDashed: !isSingle && line.split === "eval" });
-  return parts;
+  for (const line of lines) {
+    if (line.band !== null) addBand(line, line.band, data, options);
+    addLine(line, data, { ...options, isDashed: !isSingle && line.split === "eval" });
+  }
+  return data;
 }
 
-/** Adds the columns of a line: its band, its values, and its smoothed values in front of the faint original ones. */
+/** Adds the band of a line: two invisible series, its edges, and the area between them. */
+function addBand(
+  { values, color: variable }: Line,
+  deviations: Values,
+  { columns, series, bands }: PlotData,
+  { isLog }: LineOptions,
+): void {
+  const upper = columns.push(bandEdge(values, deviations, { sign: 1, isLog })) - 1;
+  const lower = columns.push(bandEdge(values, deviations, { sign: -1, isLog })) - 1;
+  series.push({ width: 0, points: { show: false } }, { width: 0, points: { show: false } });
+  bands.push({ series: [upper, lower], fill: color(`${variable}-band`) });
+}
+
+/** Adds the values of a line, and with smoothing its smoothed values in front of the faint original ones. */
 function addLine(
-  { values, band, split, color: variable }: Line,
-  { columns, series, bands }: Parts,
-  { smoothing, isLog, isDashed }: LineOptions & { readonly isDashed: boolean },
+  { values, split, color: variable }: Line,
+  { columns, series }: PlotData,
+  { smoothing, isDashed }: LineOptions & { readonly isDashed: boolean },
 ): void {
   const stroke = color(variable);
-  if (band !== null) {
-    columns.push(bandEdge(values, band, { sign: 1, isLog }), bandEdge(values, band, { sign: -1, isLog }));
-    series.push({ width: 0, points: { show: false } }, { width: 0, points: { show: false } });
-    bands.push({ series: [columns.length - 2, columns.length - 1], fill: color(`${variable}-band`) });
-  }
-  // Evaluations are few: each is drawn unsmoothed, and a line connects them. A skipped training step leaves a gap.
   const isSparse = values.filter((value) => typeof value === "number").length < MIN_DENSE_VALUES;
   const points = isSparse
     ? { show: true, size: 5, fill: stroke }
-    : { show: true, size: 3, fill: stroke, filter: (plot: uPlot, series: number) => isolated(plot.data[series] ?? []) };
+    : { show: true, size: 3, fill: stroke, filter: (plot: uPlot, at: number) => isolated(plot.data[at] ?? []) };
+  // Evaluations are not made at every step, so a line connects them; a skipped training step leaves a gap.
   const plain = { spanGaps: split === "eval", stroke, width: 1.75, points, ...(isDashed ? { dash: [5, 4] } : {}) };
-  if (smoothing === 0 || (isSparse && split === "eval")) {
+  const isSmoothed = smoothing > 0 && !(isSparse && split === "eval");
+  if (!isSmoothed) {
     columns.push(values);
     series.push(plain);
     return;

@@ -1,5 +1,5 @@
 /** Groups of a step as cards, with a row per trajectory that shows reward and advantage as bars. */
-import type { VNode } from "preact";
+import { Fragment, type ComponentChildren } from "preact";
 import type { GroupData, StepData, TrajectoryData } from "../../report/page-data.ts";
 import { ShareBar } from "./controls.tsx";
 import { count, rewardText, signed } from "./format.ts";
@@ -56,30 +56,14 @@ export function GroupCards({ groups, shown, onOpen, isRemote = false }: GroupCar
   );
   // The advantage of a single trajectory is 0.
   const scales: Scales = { ...bounds, maxAdvantage: isSingle ? null : bounds.maxAdvantage };
-  const row = (each: TrajectoryData, group: GroupData, groupIndex: number, index: number, label: string) => (
-    <Row
-      key={`${groupIndex}/${index}`}
-      trajectory={each}
-      label={label}
-      group={group.id}
-      groupIndex={groupIndex}
-      index={index}
-      scales={scales}
-      isBare={each.detail === null && !isRemote}
-      isShown={shown.group === groupIndex && shown.trajectory === index}
-      onOpen={onOpen}
-    />
-  );
+  const options = { scales, shown, isRemote, onOpen };
   if (!isSingle) {
     return (
       <div class="groups">
         {groups.map((group, groupIndex) => (
-          <GroupCard
-            key={groupIndex}
-            group={group}
-            groupIndex={groupIndex}
-            rows={group.trajectories.map((each, index) => row(each, group, groupIndex, index, `${index}`))}
-          />
+          <GroupCard key={groupIndex} group={group} groupIndex={groupIndex}>
+            <Rows group={group} groupIndex={groupIndex} labelOf={(index) => `${index}`} {...options} />
+          </GroupCard>
         ))}
       </div>
     );
@@ -88,28 +72,30 @@ export function GroupCards({ groups, shown, onOpen, isRemote = false }: GroupCar
     <div class="groups">
       <article class="group single">
         <div class="rows">
-          {groups.map((group, groupIndex) => [
-            group.trajectories.map((each, index) => row(each, group, groupIndex, index, group.id)),
-            group.exceptions.map((exception, index) => (
-              <Failure key={`${groupIndex} failure ${index}`} exception={exception} label={group.id} />
-            )),
-          ])}
+          {groups.map((group, groupIndex) => (
+            <Fragment key={groupIndex}>
+              <Rows group={group} groupIndex={groupIndex} labelOf={() => group.id} {...options} />
+              {group.exceptions.map((exception, index) => (
+                <Failure key={index} exception={exception} label={group.id} />
+              ))}
+            </Fragment>
+          ))}
         </div>
       </article>
     </div>
   );
 }
 
-/** Card of a group: mean reward, trajectories and failures. */
-function GroupCard({
-  group,
-  groupIndex,
-  rows,
-}: {
+/** Properties of {@link GroupCard}. */
+interface GroupCardProps {
   readonly group: GroupData;
   readonly groupIndex: number;
-  readonly rows: readonly VNode[];
-}) {
+  /** Rows of the trajectories. */
+  readonly children: ComponentChildren;
+}
+
+/** Card of a group: mean reward, trajectories and failures. */
+function GroupCard({ group, groupIndex, children }: GroupCardProps) {
   const { mean, deviation, id, trajectories, exceptions, logs } = group;
   return (
     <article class="group" data-group-card={groupIndex}>
@@ -134,7 +120,7 @@ function GroupCard({
           <span>advantage</span>
           <span />
         </div>
-        {rows}
+        {children}
         {exceptions.map((exception, index) => (
           <Failure key={`failure ${index}`} exception={exception} label="" />
         ))}
@@ -149,6 +135,33 @@ function GroupCard({
       )}
     </article>
   );
+}
+
+/** Properties of {@link Rows}. */
+interface RowsProps extends Required<Pick<GroupCardsProps, "shown" | "isRemote" | "onOpen">> {
+  readonly group: GroupData;
+  readonly groupIndex: number;
+  readonly scales: Scales;
+  /** Returns the text of the row of a trajectory. */
+  readonly labelOf: (index: number) => string;
+}
+
+/** Rows of a group's trajectories. */
+function Rows({ group, groupIndex, scales, labelOf, shown, isRemote, onOpen }: RowsProps) {
+  return group.trajectories.map((trajectory, index) => (
+    <Row
+      key={index}
+      trajectory={trajectory}
+      label={labelOf(index)}
+      group={group.id}
+      groupIndex={groupIndex}
+      index={index}
+      scales={scales}
+      isBare={trajectory.detail === null && !isRemote}
+      isShown={shown.group === groupIndex && shown.trajectory === index}
+      onOpen={onOpen}
+    />
+  ));
 }
 
 /** Properties of {@link Row}. */

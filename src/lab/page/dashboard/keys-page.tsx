@@ -13,14 +13,14 @@ const PAGE_ROWS = 100;
 const USAGE_DAYS = 30;
 
 /** Formats a count with thousands separators. */
-const count = (value: number) => value.toLocaleString("en");
+const separated = (value: number) => value.toLocaleString("en");
 
 /** Texts of the limits, in the order in which they are shown. */
 const LIMIT_TEXTS: Readonly<Record<keyof EntityLimits, (limit: number) => string>> = {
-  requests_per_minute: (limit) => `${count(limit)} requests/min`,
-  tokens_per_minute: (limit) => `${count(limit)} tokens/min`,
-  running_choices: (limit) => `${count(limit)} running choices`,
-  queued_jobs: (limit) => `${count(limit)} unfinished jobs`,
+  requests_per_minute: (limit) => `${separated(limit)} requests/min`,
+  tokens_per_minute: (limit) => `${separated(limit)} tokens/min`,
+  running_choices: (limit) => `${separated(limit)} running choices`,
+  queued_jobs: (limit) => `${separated(limit)} unfinished jobs`,
   stored_bytes: bytes,
 };
 
@@ -129,8 +129,8 @@ function EntityTable({ entities }: { readonly entities: readonly Entity[] }) {
   const columns: Column<Entity>[] = [
     { label: "Entity", isHead: true, cell: ({ id }) => id },
     { label: "Limits", isLabeled: true, cell: ({ limits }) => <Limits limits={limits} /> },
-    { label: "Running choices", kind: "number", isLabeled: true, cell: ({ running_choices: running }) => count(running) },
-    { label: "Unfinished jobs", kind: "number", isLabeled: true, cell: ({ queued_jobs: jobs }) => count(jobs) },
+    { label: "Running choices", kind: "number", isLabeled: true, cell: ({ running_choices: running }) => separated(running) },
+    { label: "Unfinished jobs", kind: "number", isLabeled: true, cell: ({ queued_jobs: jobs }) => separated(jobs) },
     { label: "Stored", kind: "number", isLabeled: true, cell: (each) => bytes(each.stored_bytes) },
   ];
   return (
@@ -160,9 +160,9 @@ function UsageTable({ uses, names }: { readonly uses: readonly Total[]; readonly
   const columns: Column<Total>[] = [
     { label: "Key", isHead: true, cell: ({ key_id: id }) => names.get(id) ?? (id.startsWith("sessions:") ? "sessions" : id) },
     { label: "Entity", isLabeled: true, cell: ({ entity }) => (entity === "" ? "all" : entity) },
-    { label: "Requests", kind: "number", isLabeled: true, cell: ({ requests }) => count(requests) },
-    { label: "Prompt tokens", kind: "number", isLabeled: true, cell: ({ prompt_tokens: tokens }) => count(tokens) },
-    { label: "Sampled tokens", kind: "number", isLabeled: true, cell: ({ generated_tokens: tokens }) => count(tokens) },
+    { label: "Requests", kind: "number", isLabeled: true, cell: ({ requests }) => separated(requests) },
+    { label: "Prompt tokens", kind: "number", isLabeled: true, cell: ({ prompt_tokens: tokens }) => separated(tokens) },
+    { label: "Sampled tokens", kind: "number", isLabeled: true, cell: ({ generated_tokens: tokens }) => separated(tokens) },
   ];
   return (
     <div class="table-card">

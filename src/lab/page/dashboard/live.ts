@@ -1,5 +1,5 @@
 /** Live data of the dashboard: the list of runs, and the metrics of the shown runs, over one event stream. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { RunMetrics, RunSummary, StreamMessages } from "../../dashboard/api.ts";
 import { mergeMetrics } from "./merge-metrics.ts";
 import { getJson, useResource } from "./requests.ts";
@@ -39,17 +39,15 @@ export function useLive(followed: readonly string[]): Live {
   const initial = useResource<readonly RunMetrics[]>(path);
   const [runs, setRuns] = useState<readonly RunSummary[]>();
   const [connection, setConnection] = useState<Connection>("connecting");
-  /** `latest` as rendered, with the runs that it belongs to. */
+  /** Metrics with all rows received so far, and the runs that they belong to. */
   const [merged, setMerged] = useState<{ readonly key: string; readonly metrics: readonly RunMetrics[] }>();
   const [attempt, setAttempt] = useState(0);
-  /** Metrics with all rows received so far, for the listeners of the stream. */
-  const latest = useRef<readonly RunMetrics[]>([]);
 
   useEffect(() => {
     if (path !== null && initial.value === undefined && initial.error === null) return undefined;
-    latest.current = initial.value ?? [];
-    setMerged({ key, metrics: latest.current });
-    const source = new EventSource(streamAddress(latest.current));
+    let metrics = initial.value ?? [];
+    setMerged({ key, metrics });
+    const source = new EventSource(streamAddress(metrics));
     let retry: ReturnType<typeof setTimeout> | undefined;
     const listen = <Name extends keyof StreamMessages>(name: Name, handle: (message: StreamMessages[Name]) => void) =>
       source.addEventListener(name, ({ data }: MessageEvent<string>) => handle(JSON.parse(data) as StreamMessages[Name]));
@@ -64,11 +62,9 @@ export function useLive(followed: readonly string[]): Live {
     listen("runs", (all) => setRuns(all));
     listen("run", (changed) => setRuns((known = []) => [changed, ...known.filter(({ id }) => id !== changed.id)]));
     listen("run-remove", ({ id }) => setRuns((known = []) => known.filter((run) => run.id !== id)));
-    listen("rows", ({ run, metrics }) => {
-      latest.current = latest.current.map((known) =>
-        known.run === run ? { ...known, metrics: mergeMetrics(known.metrics, metrics) } : known,
-      );
-      setMerged({ key, metrics: latest.current });
+    listen("rows", ({ run, metrics: added }) => {
+      metrics = metrics.map((known) => (known.run === run ? { ...known, metrics: mergeMetrics(known.metrics, added) } : known));
+      setMerged({ key, metrics });
     });
     return () => {
       clearTimeout(retry);

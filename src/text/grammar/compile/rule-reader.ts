@@ -224,7 +224,7 @@ export abstract class RuleReader {
   }
 
   /** Returns the current position as line and column, from 1. */
-  #place(): string {
+  #location(): string {
     const before = this.source.slice(0, this.position).split("\n");
     return `line ${before.length}, column ${last(before).length + 1}`;
   }
@@ -232,12 +232,12 @@ export abstract class RuleReader {
   /** Returns the error for text at the current position that does not parse. */
   protected syntaxError(problem: string): ArgumentError {
     return new ArgumentError(
-      `The grammar does not parse at ${this.#place()}: ${problem}, near ${shown(this.source.slice(this.position, this.position + 20))}`,
+      `The grammar does not parse at ${this.#location()}: ${problem}, near ${shown(this.source.slice(this.position, this.position + 20))}`,
     );
   }
 
   /** Returns the error for a construct at the current position that is not supported. */
   protected unsupported(what: string): UnsupportedError {
-    return new UnsupportedError(`The grammar has ${what} at ${this.#place()}, which is not supported; write it without`);
+    return new UnsupportedError(`The grammar has ${what} at ${this.#location()}, which is not supported; write it without`);
   }
 }

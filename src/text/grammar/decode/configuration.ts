@@ -16,7 +16,10 @@ export interface Point {
   readonly count: number;
   /** Point to continue at when the innermost call or loop body ends; null outside of calls and loops. */
   readonly parent: Point | null;
-  /** Equivalent point for the next token: merges loop counts that no single token can bring to a bound. */
+  /**
+   * The point with {@link FREE} or {@link FAR} in place of every loop count that no single token can bring to a bound; itself without such a
+   * count. The same tokens can follow both.
+   */
   readonly relaxed: Point;
   /** Points with this parent, by count and state; null before the first. Valid only if `era` is the present one. */
   children: Map<number, Point> | null;
@@ -40,24 +43,25 @@ export interface Configuration {
   /** Successor by range; null if no text continues with its bytes, undefined if not computed yet. */
   next: (Configuration | null | undefined)[];
   /**
-   * Configuration of the relaxed points: the same tokens can follow it. Texts that differ only in loop counts share it, and with it the
-   * mask.
+   * Configuration of the relaxed points; itself if all points are relaxed. The same tokens can follow both, so texts that differ only in
+   * loop counts share one mask.
    */
   readonly relaxed: Configuration;
   /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
   mask: TokenMask | undefined;
   /**
-   * Loop that most bytes enter: the configuration after the byte, whose own successor by that byte is itself, as for the characters of a
-   * string. Cached by `maskOf`; null without such a loop, undefined until computed.
+   * Loop that most bytes enter, such as the inside of a JSON string: of all successors that their byte leads back to themselves, the one
+   * with the most bytes. Cached by `maskOf`; null if no successor has enough bytes, undefined until computed.
    */
-  base: Configuration | null | undefined;
+  mainLoop: Configuration | null | undefined;
   /** Tokens that end inside of the call, if the points are those of `Configurations.inside`. Cached by `maskOf`; undefined until computed. */
   inner: InnerTokens | undefined;
   /**
-   * Nodes of the vocabulary's tree whose bytes do not lead back to this configuration, in ascending order, cached by `maskOf`; null if too
-   * few bytes lead back, undefined until computed.
+   * Nodes of the vocabulary's tree whose bytes do not lead from this configuration back to itself, in ascending order. Inside of a JSON
+   * string, few bytes are such bytes, so a walk visits these nodes and adds all others at once. Cached by `maskOf`; null if too few bytes
+   * lead back, undefined until computed.
    */
-  loopExits: Int32Array | null | undefined;
+  leavingNodes: Int32Array | null | undefined;
 }
 
 /** Bytes from `first` to `last`, both included, with the same successor. */

@@ -9,7 +9,7 @@ import { FAR, FREE, type Configuration, type Point, type Successor } from "./con
 /** Max states that a text may be in at once, including states that it passes without a byte. */
 const MAX_STATES = 8192;
 
-/** Max ranges of bytes in which the range of a byte is searched one by one. */
+/** Max length of a list in which {@link lastAtMost} searches one element after the other. */
 const MAX_SCANNED = 8;
 
 /** Max cached configurations. A full cache is emptied; configurations in use stay valid. */
@@ -32,15 +32,32 @@ const MAX_INSERTED = 64;
 
 /** Sorts points by id. */
 function sortById(points: Point[]): void {
-  if (points.length > MAX_INSERTED) points.sort((a, b) => a.id - b.id);
-  else {
-    for (let end = 1; end < points.length; end++) {
-      const point = points[end]!;
-      let at = end;
-      for (; at > 0 && points[at - 1]!.id > point.id; at--) points[at] = points[at - 1]!;
-      points[at] = point;
-    }
+  if (points.length > MAX_INSERTED) {
+    points.sort((a, b) => a.id - b.id);
+    return;
   }
+  for (let end = 1; end < points.length; end++) {
+    const point = points[end]!;
+    let at = end;
+    for (; at > 0 && points[at - 1]!.id > point.id; at--) points[at] = points[at - 1]!;
+    points[at] = point;
+  }
+}
+
+/** Returns the index of the last element of an ascending list that is at most `value`; −1 if there is none. */
+function lastAtMost(sorted: readonly number[], value: number): number {
+  let index = -1;
+  if (sorted.length <= MAX_SCANNED) {
+    while (index + 1 < sorted.length && sorted[index + 1]! <= value) index++;
+    return index;
+  }
+  let end = sorted.length;
+  while (index + 1 < end) {
+    const middle = (index + 1 + end) >>> 1;
+    if (sorted[middle]! <= value) index = middle;
+    else end = middle;
+  }
+  return index;
 }
 
 /** Inserts a number into an ascending list without duplicates. */
@@ -98,17 +115,7 @@ export class Configurations {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
    */
   step(from: Configuration, byte: number): Configuration | null {
-    const starts = this.#startsOf(from);
-    let range = -1;
-    if (starts.length <= MAX_SCANNED) while (range + 1 < starts.length && starts[range + 1]! <= byte) range++;
-    else {
-      let end = starts.length;
-      while (range + 1 < end) {
-        const middle = (range + 1 + end) >>> 1;
-        if (starts[middle]! <= byte) range = middle;
-        else end = middle;
-      }
-    }
+    const range = lastAtMost(this.#startsOf(from), byte);
     return range < 0 ? null : this.#nextOf(from, range, byte);
   }
 
@@ -168,14 +175,16 @@ export class Configurations {
   }
 
   /**
-   * Returns the configuration of points without `caller` and its parents, null for all parents: the text ends where it would continue at
-   * `caller`, a parent of each of the points.
+   * Returns the configuration inside of a call: the points without `caller` and the parents around it. A text ends where it would continue
+   * at `caller`.
+   *
+   * @param caller - Point after the call, a parent of each of the points; null keeps all parents.
    */
   inside(points: readonly Point[], caller: Point | null): Configuration {
     return this.#configuration([...new Set(points.map((point) => this.#insideOf(caller, point)))], false);
   }
 
-  /** Returns a point without `caller` and its parents. */
+  /** Returns a point without `caller` and the parents around it. */
   #insideOf(caller: Point | null, { state, count, parent }: Point): Point {
     return this.#point(state, count, parent === caller || parent === null ? null : this.#insideOf(caller, parent));
   }
@@ -302,9 +311,9 @@ export class Configurations {
       next: [],
       relaxed: undefined,
       mask: undefined,
-      base: undefined,
+      mainLoop: undefined,
       inner: undefined,
-      loopExits: undefined,
+      leavingNodes: undefined,
     };
     this.#known.set(key, created as Configuration);
     const isRelaxed = points.every((point) => point.relaxed === point);

@@ -1,6 +1,7 @@
 /** Comparison of configurations by the texts that follow them. */
 import type { Configuration } from "./configuration.ts";
 import type { Configurations } from "./configurations.ts";
+import { getOrInsert } from "../../../base/util/values.ts";
 
 /** Max pairs of configurations that one comparison visits. The rest of an escape sequence has about 10. */
 const MAX_PAIRS = 32;
@@ -22,26 +23,25 @@ export class Equivalence {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
    */
   isCertain(a: Configuration, b: Configuration): boolean {
-    const known = this.#results.get(a)?.get(b);
-    if (known !== undefined) return known;
-    const result = this.#compare(a, b);
-    const ofA = this.#results.get(a);
-    if (ofA === undefined) this.#results.set(a, new Map([[b, result]]));
-    else ofA.set(b, result);
-    return result;
+    const resultsOfFirst = getOrInsert(this.#results, a, () => new Map<Configuration, boolean>());
+    return getOrInsert(resultsOfFirst, b, () => this.#compare(a, b));
   }
 
+  /** Does the same as {@link isCertain} without the known results. */
   #compare(a: Configuration, b: Configuration): boolean {
     const pairs: [Configuration, Configuration][] = [[a, b]];
     // The loop reaches pairs that are added meanwhile.
     for (const [left, right] of pairs) {
       if (left.canEnd !== right.canEnd || (left.points.length === 0) !== (right.points.length === 0)) return false;
-      const [ofLeft, ofRight] = [this.#configurations.successors(left), this.#configurations.successors(right)];
-      if (ofLeft.length !== ofRight.length) return false;
-      for (const [at, { first, last, next }] of ofLeft.entries()) {
-        const other = ofRight[at]!;
+      const leftSuccessors = this.#configurations.successors(left);
+      const rightSuccessors = this.#configurations.successors(right);
+      if (leftSuccessors.length !== rightSuccessors.length) return false;
+      for (const [at, { first, last, next }] of leftSuccessors.entries()) {
+        const other = rightSuccessors[at]!;
         if (first !== other.first || last !== other.last) return false;
-        if (next !== other.next && pairs.push([next, other.next]) > MAX_PAIRS) return false;
+        if (next === other.next) continue;
+        pairs.push([next, other.next]);
+        if (pairs.length > MAX_PAIRS) return false;
       }
     }
     return true;

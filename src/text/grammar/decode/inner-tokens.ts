@@ -1,9 +1,9 @@
 /**
- * Tokens that end inside of a call. They depend on the state and not on the stack, so they are computed once per set of states, and for
- * strings once per vocabulary.
+ * Tokens that end inside of a call of a rule. They depend on the states inside of the call and not on the calls around it, so they are
+ * computed once per set of states, and for strings once per vocabulary.
  *
- * In a string with excluded values, such as a key other than the names of a schema, most bytes enter the loop of arbitrary characters. Where
- * a byte has the same successor in two configurations, both allow the same tokens with this first byte. So the mask of such a configuration
+ * In a string with excluded values, such as a key other than the names of a schema, most bytes enter the loop of arbitrary characters. If a
+ * byte has the same successor in two configurations, both allow the same tokens with this first byte. So the mask of such a configuration
  * starts as a copy of the loop's mask, and only tokens with other successors are computed.
  *
  * @source Guidance AI, "Making Structured Outputs Go Brrr", 2025, for masks of strings that are computed once per vocabulary.
@@ -15,12 +15,12 @@ import type { Vocabulary } from "./vocabulary.ts";
 import { countTokens } from "./token-count.ts";
 import { MIN_LOOP_BYTES, Walk } from "./walk.ts";
 
-/** Max stacks of a configuration whose innermost calls are walked separately. */
-const MAX_STACKS = 64;
+/** Max innermost calls of a configuration that are walked separately. */
+const MAX_CALLS = 64;
 /** Max exits of all these calls together, in relation to the nodes of the vocabulary's tree. */
 const MAX_EXIT_SHARE = 4;
 
-/** Max calls around a state in which a loop is looked for. A key is in a call inside of the rule of keys. */
+/** Max calls around a state in which a main loop is searched. A key is in a call inside of the rule of keys. */
 const MAX_LOOP_CALLS = 3;
 
 /** Max configurations of a structure; a JSON string has about 20. */
@@ -35,8 +35,9 @@ export interface InnerTokens {
 }
 
 /**
- * Returns a text that is equal for configurations of any grammars that the same texts follow: the transitions between all configurations
- * that they reach, numbered in the order of their bytes. Null if there are more than {@link MAX_STRUCTURE}.
+ * Returns the structure of a configuration as text: the transitions between all configurations that it reaches, numbered in the order of
+ * their bytes. The same texts follow configurations of equal structure, even of different grammars. Null if there are more than
+ * {@link MAX_STRUCTURE} configurations.
  */
 function structureOf(start: Configuration, configurations: Configurations): string | null {
   const numbers = new Map([[start, 0]]);
@@ -86,8 +87,8 @@ export class InnerTokenSearch {
   }
 
   /**
-   * Returns the tokens inside of the innermost call of each stack, by the point after the call, null for the end of the text; null if there
-   * are too many stacks or exits.
+   * Returns the tokens inside of the innermost calls that the points are in, by the point after the call, null for the end of the text; null
+   * if there are too many calls or exits.
    *
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous.
    */
@@ -104,96 +105,103 @@ export class InnerTokenSearch {
     return exitCount > MAX_EXIT_SHARE * this.#vocabulary.tree.bytes.length ? null : calls;
   }
 
-  /** Returns points by the point after the call to walk separately, null for the end of the text; null if there are too many stacks. */
+  /** Groups points by the point after the call to walk separately, null for the end of the text; null if there are too many calls. */
   #byCaller(points: readonly Point[]): ReadonlyMap<Point | null, readonly Point[]> | null {
     const byParent = new Map<Point | null, Point[]>();
     for (const point of points) getOrInsert(byParent, point.parent, () => []).push(point);
-    if (byParent.size > MAX_STACKS) return null;
+    if (byParent.size > MAX_CALLS) return null;
     const byCaller = new Map<Point | null, Point[]>();
     for (const [parent, group] of byParent) getOrInsert(byCaller, this.#callerOf(group, parent), () => []).push(...group);
     return byCaller;
   }
 
   /**
-   * Returns the point after the call to walk separately for points with this parent: the innermost call, or in a loop with a call as its
-   * body, such as the characters of a string, the call around the loop. The innermost call would end after every character.
+   * Returns the point after the call to walk separately for points with this parent. It is the innermost call, except in a loop with a call
+   * as its body, such as the characters of a string: there it is the call around the loop, because the innermost call ends after every
+   * character.
    */
   #callerOf(group: readonly Point[], parent: Point | null): Point | null {
     let caller = parent;
     for (let calls = 0; calls < MAX_LOOP_CALLS; calls++) {
-      const base = this.#baseOf(this.#configurations.inside(group, caller));
-      if (base !== null && !base.canEnd) return caller;
+      const loop = this.#mainLoopOf(this.#configurations.inside(group, caller));
+      if (loop !== null && !loop.canEnd) return caller;
       if (caller === null) break;
       caller = caller.parent;
     }
     return parent;
   }
 
-  /** Returns the tokens that end inside of the text that follows a configuration. Computed once per configuration. */
+  /** Returns the tokens that end inside of a call. Computed once per configuration. */
   #tokensOf(inside: Configuration): InnerTokens {
     if (inside.inner !== undefined) return inside.inner;
     // Calls in a cycle would need the tokens of each other.
     if (this.#open.has(inside)) return this.#walked(inside);
     this.#open.add(inside);
-    inside.inner = this.#compute(inside);
+    inside.inner = this.#computed(inside);
     this.#open.delete(inside);
     return inside.inner;
   }
 
-  #compute(inside: Configuration): InnerTokens {
-    const base = this.#baseOf(inside);
-    if (base === null) return this.#walked(inside);
-    if (base !== inside) return this.#computedLike(inside, base);
+  /** Computes the tokens that end inside of a call in the way that takes the least time. */
+  #computed(inside: Configuration): InnerTokens {
+    const loop = this.#mainLoopOf(inside);
+    if (loop === null) return this.#walked(inside);
+    if (loop !== inside) return this.#copiedFrom(loop, inside);
     const callers = this.#byCaller(inside.points);
-    if (callers === null || [...callers.keys()].some((caller) => caller !== null)) return this.#composed(inside);
+    const isInsideOfCalls = callers === null || [...callers.keys()].some((caller) => caller !== null);
+    if (isInsideOfCalls) return this.#composed(inside);
     const structure = structureOf(inside, this.#configurations);
     return structure === null ? this.#walked(inside) : this.#vocabulary.innerTokens(structure, () => this.#walked(inside));
   }
 
-  /**
-   * Returns the loop that most bytes enter, see {@link Configuration.base}. Computed once per configuration.
-   */
-  #baseOf(from: Configuration): Configuration | null {
-    if (from.base === undefined) from.base = this.#findBase(from);
-    return from.base;
+  /** Returns the main loop of a configuration, see {@link Configuration.mainLoop}. Computed once per configuration. */
+  #mainLoopOf(from: Configuration): Configuration | null {
+    if (from.mainLoop === undefined) from.mainLoop = this.#findMainLoop(from);
+    return from.mainLoop;
   }
 
-  #findBase(from: Configuration): Configuration | null {
+  /** Searches the successors of a configuration for its main loop. */
+  #findMainLoop(from: Configuration): Configuration | null {
     // This avoids the steps below for texts and numbers.
     if (this.#configurations.maxByteCount(from) < MIN_LOOP_BYTES) return null;
     const byteCounts = new Map<Configuration, number>();
     for (const { first, last, next } of this.#configurations.successors(from)) {
-      // One byte of the range is enough, because the tokens do not depend on the choice.
+      // Only the first byte of the range is checked: the choice of the loop changes the time and not the tokens.
       if (this.#configurations.step(next, first) === next) byteCounts.set(next, (byteCounts.get(next) ?? 0) + last - first + 1);
     }
     const [best] = [...byteCounts].sort(([, a], [, b]) => b - a);
-    return best === undefined || best[1] < MIN_LOOP_BYTES ? null : best[0];
+    if (best === undefined) return null;
+    const [loop, byteCount] = best;
+    return byteCount < MIN_LOOP_BYTES ? null : loop;
   }
 
+  /** Computes the tokens by a walk over the vocabulary. */
   #walked(inside: Configuration): InnerTokens {
-    const walk = this.#walk();
+    const walk = this.#newWalk();
     walk.addAll(inside);
     return innerTokensOf(walk);
   }
 
-  #computedLike(inside: Configuration, base: Configuration): InnerTokens {
-    const walk = this.#walk();
-    walk.addLike(inside, base, this.#tokensOf(base));
+  /** Computes the tokens from those of the configuration's main loop. */
+  #copiedFrom(loop: Configuration, inside: Configuration): InnerTokens {
+    const walk = this.#newWalk();
+    walk.addByDifference(inside, loop, this.#tokensOf(loop));
     return innerTokensOf(walk);
   }
 
-  /** Computes the tokens of a configuration inside of calls from those that end inside of the innermost calls. */
+  /** Computes the tokens from those of the calls that the points are in. */
   #composed(inside: Configuration): InnerTokens {
     const calls = this.innermostCalls(inside);
     if (calls === null) return this.#walked(inside);
-    const walk = this.#walk();
+    const walk = this.#newWalk();
     for (const [caller, inner] of calls) walk.addCall(caller, inner);
     const { tokens, exits } = innerTokensOf(walk);
     // Several calls may have the same exits.
     return { tokens, exits: Int32Array.from(new Set(exits)).sort() };
   }
 
-  #walk(): Walk {
+  /** Creates a walk that adds inner tokens. */
+  #newWalk(): Walk {
     return new Walk(this.#configurations, this.#vocabulary, this.#maxWork, "inner");
   }
 }

@@ -5,15 +5,27 @@ import { Equivalence } from "./equivalence.ts";
 import type { InnerTokens } from "./inner-tokens.ts";
 import type { TokenTree, Vocabulary } from "./vocabulary.ts";
 
-/** Min number of byte values that must lead from a configuration back to itself for their nodes to be added without a walk. */
+/** Min number of byte values that lead from a configuration back to itself for {@link Configuration.leavingNodes} to be used. */
 export const MIN_LOOP_BYTES = 32;
 
-/** Siblings whose subtrees are compared for two configurations. */
+/** Siblings of the tree whose subtrees are compared for two configurations. */
 interface ComparedSiblings {
+  /** Node after the subtree of the last sibling. */
   readonly end: number;
+  /** Configuration before the siblings of the tokens to add. */
   readonly from: Configuration;
-  /** Configuration of which the tokens are in the mask. */
-  readonly base: Configuration;
+  /** Configuration before the siblings of the tokens that are in the mask. */
+  readonly reference: Configuration;
+}
+
+/** Siblings on the path from the start of a walk to its node. */
+interface Level {
+  /** Configuration before the siblings. */
+  from: Configuration;
+  /** Node after the subtree of the last sibling. */
+  end: number;
+  /** Index of the walk's node, or of the next one after it, in `from.leavingNodes`; −1 if it has not been searched yet. */
+  leavingIndex: number;
 }
 
 /** Returns the index of the first element that is at least `value`, or the length if all are smaller. */
@@ -27,37 +39,41 @@ function lowerBound(sorted: Int32Array, value: number): number {
   return low;
 }
 
-/** Adds tokens to a mask. */
+/** Adds tokens, a mask or a list of ids, to a mask. */
 function addTo(mask: Uint32Array, tokens: InnerTokens["tokens"]): void {
-  if (tokens instanceof Uint32Array) for (let at = 0; at < mask.length; at++) mask[at]! |= tokens[at]!;
-  else for (const id of tokens) mask[id >>> 5]! |= 1 << (id & 31);
+  if (tokens instanceof Uint32Array) {
+    for (let at = 0; at < mask.length; at++) mask[at]! |= tokens[at]!;
+  } else {
+    for (const id of tokens) mask[id >>> 5]! |= 1 << (id & 31);
+  }
 }
 
 /**
  * Walk over the vocabulary's tree that adds tokens to a mask. Nodes are in preorder, so a subtree is a range of nodes, and the walk skips
  * the subtree of a byte that cannot follow.
+ *
+ * A walk of scope `inner` finds the tokens that end inside of the innermost call of a configuration. A token may also go on after the end of
+ * the call. These tokens depend on the caller, so the walk only records the nodes at which the call may end, the exits, and `addCall` of
+ * another walk continues there.
  */
 export class Walk {
   /** Tokens that were added: a bit for each token, as in `TokenMask`. */
   readonly mask: Uint32Array;
   /**
-   * Visited nodes after which the call may end, of a walk of inner tokens; null for other walks. A token that ends there is added only if
-   * it can continue the call.
+   * Visited nodes after which the call may end; null for scope `whole`. The tokens of such a node are in the mask only if the call may also
+   * continue there.
    */
   readonly exits: number[] | null;
   readonly #configurations: Configurations;
   readonly #vocabulary: Vocabulary;
   readonly #tree: TokenTree;
   readonly #maxWork: number;
-  // Siblings on the path to the node of a walk, by their depth, in lists that all walks reuse: the configuration before the siblings, the
-  // node after the last one's subtree, and the index of the next node in the configuration's `loopExits`, −1 if it is not known yet.
-  readonly #froms: Configuration[] = [];
-  readonly #siblingEnds: number[] = [];
-  readonly #loopExits: number[] = [];
+  /** Levels of a walk by depth. All walks use the same objects, because there are many short walks. */
+  readonly #levels: Level[] = [];
 
   /**
    * @param maxWork - Value of `configurations.work` above which the walk fails.
-   * @param scope - Tokens to add: `inner` = those that end inside of the innermost call, with the exits of the call; `whole` = all.
+   * @param scope - Tokens to add: `inner` = those that end inside of the innermost call, and the exits of the call; `whole` = all.
    */
   constructor(configurations: Configurations, vocabulary: Vocabulary, maxWork: number, scope: "inner" | "whole") {
     this.exits = scope === "inner" ? [] : null;
@@ -78,8 +94,10 @@ export class Walk {
   }
 
   /**
-   * Adds the tokens that end inside of a call, and those that end it and continue at `caller`; null is the end of the text.
+   * Adds the tokens that end inside of a call, and those that end the call and continue after it.
    *
+   * @param caller - Point after the call; null if the text ends after it.
+   * @param inner - Tokens inside of the call, and its exits.
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous.
    */
   addCall(caller: Point | null, { tokens, exits }: InnerTokens): void {
@@ -95,54 +113,59 @@ export class Walk {
   }
 
   /**
-   * Adds the tokens that follow a configuration, given those that follow another: copies them, and walks only the nodes up to which the two
-   * differ. A walk of inner tokens without tokens so far.
+   * Adds the tokens and exits of a configuration by copying those of a similar one, the reference, and walking only the nodes at which the
+   * two differ. The walk must be new and of scope `inner`.
    *
+   * @param copied - Tokens and exits of the reference.
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous.
    */
-  addLike(from: Configuration, base: Configuration, { tokens, exits }: InnerTokens): void {
-    addTo(this.mask, tokens);
+  addByDifference(from: Configuration, reference: Configuration, copied: InnerTokens): void {
+    addTo(this.mask, copied.tokens);
     const { bytes, ends } = this.#tree;
-    const parents: ComparedSiblings[] = [];
-    let siblings: ComparedSiblings | undefined = { end: bytes.length, from, base };
     const equivalence = new Equivalence(this.#configurations);
-    /** Number of the base's exits that precede the node. */
-    let passed = 0;
-    const copyExits = (end: number): void => {
-      for (; passed < exits.length && exits[passed]! < end; passed++) this.exits?.push(exits[passed]!);
+    /** Number of the reference's exits that have been copied or dropped. */
+    let exitIndex = 0;
+    const copyExitsBefore = (end: number): void => {
+      for (; exitIndex < copied.exits.length && copied.exits[exitIndex]! < end; exitIndex++) this.exits?.push(copied.exits[exitIndex]!);
     };
-    const skipExits = (end: number): void => {
-      while (passed < exits.length && exits[passed]! < end) passed++;
+    const dropExitsBefore = (end: number): void => {
+      while (exitIndex < copied.exits.length && copied.exits[exitIndex]! < end) exitIndex++;
     };
-    for (let node = 0; siblings !== undefined;) {
+    const parents: ComparedSiblings[] = [];
+    let siblings: ComparedSiblings | undefined = { end: bytes.length, from, reference };
+    let node = 0;
+    while (siblings !== undefined) {
       if (node >= siblings.end) {
         siblings = parents.pop();
         continue;
       }
       const byte = bytes[node]!;
+      const subtreeEnd = ends[node]!;
       const next = this.#configurations.step(siblings.from, byte);
-      const baseNext = this.#configurations.step(siblings.base, byte);
-      const end = ends[node]!;
-      if (next === baseNext || (next !== null && baseNext !== null && equivalence.isCertain(next, baseNext))) {
-        node = end;
+      const referenceNext = this.#configurations.step(siblings.reference, byte);
+      if (next === referenceNext || (next !== null && referenceNext !== null && equivalence.isCertain(next, referenceNext))) {
+        // The copied tokens and exits of the subtree are valid.
+        node = subtreeEnd;
         continue;
       }
-      copyExits(node);
-      if (next === null || baseNext === null || this.#bothLoop(next, baseNext, byte)) {
-        if (baseNext !== null) this.#removeTokens(node, end);
-        skipExits(end);
-        if (next !== null) this.#enter(node, next);
-        node = end;
+      copyExitsBefore(node);
+      if (next !== null && referenceNext !== null && !this.#bothLoop(next, referenceNext, byte)) {
+        // Replaces the node and compares its children.
+        this.#removeTokens(node, node + 1);
+        dropExitsBefore(node + 1);
+        this.#visit(node, next);
+        parents.push(siblings);
+        siblings = { end: subtreeEnd, from: next, reference: referenceNext };
+        node++;
         continue;
       }
-      this.#removeTokens(node, node + 1);
-      skipExits(node + 1);
-      this.#visit(node, next);
-      parents.push(siblings);
-      siblings = { end, from: next, base: baseNext };
-      node++;
+      // Replaces the subtree.
+      if (referenceNext !== null) this.#removeTokens(node, subtreeEnd);
+      dropExitsBefore(subtreeEnd);
+      if (next !== null) this.#enter(node, next);
+      node = subtreeEnd;
     }
-    copyExits(Infinity);
+    copyExitsBefore(Infinity);
   }
 
   /** Whether a byte leads from each of two configurations back to itself, so that a walk of one alone takes less time than a comparison. */
@@ -168,80 +191,88 @@ export class Walk {
     }
   }
 
-  /** Adds a node, after which a text is at `next`. */
+  /** Adds the tokens of a node, and the node as an exit; `next` is the configuration after its byte. */
   #visit(node: number, next: Configuration): void {
     if (next.points.length > 0 || this.exits === null) this.#addTokens(node, node + 1);
     if (next.canEnd) this.exits?.push(node);
     if (this.#configurations.work > this.#maxWork) throw tooAmbiguous();
   }
 
-  /** Adds a node, after which a text is at `next`, and walks its subtree. */
+  /** Visits a node and its subtree; `next` is the configuration after its byte. */
   #enter(node: number, next: Configuration): void {
     this.#visit(node, next);
     this.#walk(node + 1, this.#tree.ends[node]!, next);
   }
 
-  /** Walks the nodes from `first` up to `end`, which are children of one node with their subtrees; `from` is the configuration before. */
+  /**
+   * Visits the nodes from `first` up to `end`, excluding `end`, that a configuration allows. They are siblings with their subtrees.
+   *
+   * @param from - Configuration before the siblings.
+   */
   #walk(first: number, end: number, from: Configuration): void {
     const { bytes, ends } = this.#tree;
-    // A stack instead of recursion: a vocabulary may have tokens of thousands of bytes.
-    const [froms, siblingEnds, loopExits] = [this.#froms, this.#siblingEnds, this.#loopExits];
-    froms[0] = from;
-    siblingEnds[0] = end;
-    loopExits[0] = -1;
-    for (let [node, depth] = [first, 0]; depth >= 0;) {
-      const at = froms[depth]!;
-      if (at.loopExits) node = this.#addLoop(node, depth, at.loopExits);
-      if (node >= siblingEnds[depth]!) {
+    // A list of levels instead of recursion: a vocabulary may have tokens of thousands of bytes.
+    let depth = 0;
+    this.#setLevel(depth, from, end);
+    let node = first;
+    while (depth >= 0) {
+      const level = this.#levels[depth]!;
+      const { from: current } = level;
+      if (current.leavingNodes) node = this.#addLoopNodes(node, level, current.leavingNodes);
+      if (node >= level.end) {
         depth--;
         continue;
       }
-      const next = this.#configurations.step(at, bytes[node]!);
+      const next = this.#configurations.step(current, bytes[node]!);
       if (next === null) {
         node = ends[node]!;
         continue;
       }
-      if (next === at && next.loopExits === undefined) {
-        next.loopExits = this.#loopExitsOf(next);
-        if (next.loopExits !== null) continue;
+      if (next === current && next.leavingNodes === undefined) {
+        next.leavingNodes = this.#leavingNodesOf(next);
+        // The next iteration adds the node with all others of the loop.
+        if (next.leavingNodes !== null) continue;
       }
       this.#visit(node, next);
+      const subtreeEnd = ends[node]!;
       node++;
-      if (node >= ends[node - 1]!) continue;
-      depth++;
-      froms[depth] = next;
-      siblingEnds[depth] = ends[node - 1]!;
-      loopExits[depth] = -1;
+      if (node < subtreeEnd) this.#setLevel(++depth, next, subtreeEnd);
     }
   }
 
-  /**
-   * Adds the nodes from `node` up to the next one whose byte does not lead from a configuration back to itself, without a step for each
-   * node.
-   *
-   * @param depth - Depth of the siblings in the walk.
-   * @param outside - All nodes whose bytes do not lead back.
-   * @returns that node, or the end of the siblings.
-   */
-  #addLoop(node: number, depth: number, outside: Int32Array): number {
-    const end = this.#siblingEnds[depth]!;
-    let at = this.#loopExits[depth]!;
-    if (at < 0) at = lowerBound(outside, node);
-    while (at < outside.length && outside[at]! < node) at++;
-    this.#loopExits[depth] = at;
-    const stop = Math.min(outside[at] ?? end, end);
-    // The walk may be at the end of the siblings.
-    if (stop <= node) return node;
-    this.#addTokens(node, stop);
-    if (this.#froms[depth]!.canEnd && this.exits !== null) for (let passed = node; passed < stop; passed++) this.exits.push(passed);
-    return stop;
+  /** Sets the siblings at a depth. */
+  #setLevel(depth: number, from: Configuration, end: number): void {
+    const level = this.#levels[depth];
+    if (level === undefined) {
+      this.#levels[depth] = { from, end, leavingIndex: -1 };
+      return;
+    }
+    level.from = from;
+    level.end = end;
+    level.leavingIndex = -1;
   }
 
   /**
-   * Returns the nodes whose bytes do not lead from a configuration back to itself; null if too few bytes do. Inside of a JSON string, nearly
-   * all do.
+   * Adds the nodes from `node` up to the next leaving node, without a step for each node. All their bytes lead from the level's
+   * configuration back to itself.
+   *
+   * @param leavingNodes - Leaving nodes of the level's configuration.
+   * @returns the leaving node, or the end of the siblings.
    */
-  #loopExitsOf(from: Configuration): Int32Array | null {
+  #addLoopNodes(node: number, level: Level, leavingNodes: Int32Array): number {
+    let index = level.leavingIndex < 0 ? lowerBound(leavingNodes, node) : level.leavingIndex;
+    while (index < leavingNodes.length && leavingNodes[index]! < node) index++;
+    level.leavingIndex = index;
+    const stop = Math.min(leavingNodes[index] ?? level.end, level.end);
+    // `node` may be a leaving node itself, or the end of the siblings.
+    if (stop <= node) return node;
+    this.#addTokens(node, stop);
+    if (level.from.canEnd && this.exits !== null) for (let exit = node; exit < stop; exit++) this.exits.push(exit);
+    return stop;
+  }
+
+  /** Returns the leaving nodes of a configuration, see {@link Configuration.leavingNodes}. */
+  #leavingNodesOf(from: Configuration): Int32Array | null {
     const staysAt = Array.from({ length: 256 }, () => false);
     for (const { first, last, next } of this.#configurations.successors(from)) if (next === from) staysAt.fill(true, first, last + 1);
     return staysAt.filter(Boolean).length < MIN_LOOP_BYTES ? null : this.#vocabulary.nodesOutside(staysAt);

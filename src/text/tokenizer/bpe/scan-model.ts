@@ -47,50 +47,72 @@ export function scanTokenizerFile(path: string, bytes: Uint8Array): ScannedFile 
   }
 }
 
-/** Tables of the model, as {@link scan} finds them. */
-interface FoundTables {
-  texts?: TextTable;
-  merges?: MergeTable;
-  /** Start of merges before the vocabulary, which are read last. */
-  skippedMerges?: number;
-  /** Spans of the vocabulary and the merges. */
-  readonly spans: Span[];
-}
-
 /** Does the same as {@link scanTokenizerFile}, with the error of the scanner for a file that is not JSON. */
 function scan(path: string, bytes: Uint8Array): ScannedFile {
   const scanner = new JsonScanner(bytes);
-  const found: FoundTables = { spans: [] };
-  const readModelEntry = (key: string): void => {
-    const firstByte = scanner.peek();
-    const start = scanner.position;
-    const isTable = (key === "vocab" && firstByte === OPEN) || (key === "merges" && firstByte === OPEN_LIST);
-    if (!isTable) return scanner.skip();
-    if (key === "vocab") {
-      if (found.texts !== undefined) throw new DataError(`${path}: model.vocab: expected one, got several`);
-      found.texts = readVocabulary(path, scanner);
-    } else if (found.merges !== undefined || found.skippedMerges !== undefined) {
-      throw new DataError(`${path}: model.merges: expected one, got several`);
-    } else if (found.texts === undefined) {
-      // The ids of the merged tokens are known only after the vocabulary.
-      found.skippedMerges = start;
-      scanner.skip();
-    } else found.merges = readMerges(path, scanner, found.texts);
-    found.spans.push({ start, end: scanner.position });
-  };
+  const model = new ModelReader(path, scanner);
   if (scanner.peek() === OPEN) {
     scanner.object((key) => {
-      if (key === "model" && scanner.peek() === OPEN) scanner.object(readModelEntry);
+      if (key === "model" && scanner.peek() === OPEN) scanner.object((modelKey) => model.readEntry(modelKey));
       else scanner.skip();
     });
     if (scanner.peek() >= 0) scanner.fail();
   }
-  const rest = parseWithout(path, bytes, found.spans);
-  const { texts, skippedMerges } = found;
-  if (texts === undefined) return { rest, tables: undefined };
-  let { merges } = found;
-  if (skippedMerges !== undefined) merges = readMerges(path, new JsonScanner(bytes, skippedMerges), texts);
-  return { rest, tables: merges === undefined ? undefined : { texts, merges } };
+  return { rest: parseWithout(path, bytes, model.spans), tables: model.tables(bytes) };
+}
+
+/** Reader of the entries of a model. It reads the vocabulary and the merges into tables, and skips the rest. */
+class ModelReader {
+  /** Spans of the vocabulary and the merges. */
+  readonly spans: Span[] = [];
+  readonly #path: string;
+  readonly #scanner: JsonScanner;
+  #texts: TextTable | undefined;
+  #merges: MergeTable | undefined;
+  /** Start of merges that come before the vocabulary; undefined otherwise. */
+  #skippedMerges: number | undefined;
+
+  constructor(path: string, scanner: JsonScanner) {
+    this.#path = path;
+    this.#scanner = scanner;
+  }
+
+  /** Reads or skips the value of a key of the model, at which the scanner is. */
+  readEntry(key: string): void {
+    // Moves the scanner to the first byte.
+    const firstByte = this.#scanner.peek();
+    const start = this.#scanner.position;
+    if (key === "vocab" && firstByte === OPEN) this.#readVocabulary();
+    else if (key === "merges" && firstByte === OPEN_LIST) this.#readMerges();
+    else return this.#scanner.skip();
+    this.spans.push({ start, end: this.#scanner.position });
+  }
+
+  /** Returns the tables, after all entries have been read; undefined unless the model has both. */
+  tables(bytes: Uint8Array): BpeTables | undefined {
+    const texts = this.#texts;
+    if (texts === undefined) return undefined;
+    const merges =
+      this.#skippedMerges === undefined ? this.#merges : readMerges(this.#path, new JsonScanner(bytes, this.#skippedMerges), texts);
+    return merges === undefined ? undefined : { texts, merges };
+  }
+
+  #readVocabulary(): void {
+    if (this.#texts !== undefined) throw new DataError(`${this.#path}: model.vocab: expected one, got several`);
+    this.#texts = readVocabulary(this.#path, this.#scanner);
+  }
+
+  #readMerges(): void {
+    const hasMerges = this.#merges !== undefined || this.#skippedMerges !== undefined;
+    if (hasMerges) throw new DataError(`${this.#path}: model.merges: expected one, got several`);
+    if (this.#texts !== undefined) {
+      this.#merges = readMerges(this.#path, this.#scanner, this.#texts);
+      return;
+    }
+    // The ids of the merged tokens are known only after the vocabulary.
+    this.#skippedMerges = this.#scanner.position;
+    this.#scanner.skip();
+  }
 }
 
 /** Parses a file with an empty object or array in place of each span. */
@@ -148,24 +170,34 @@ function grown<T extends Uint8Array | Uint32Array | Int32Array>(list: T, make: (
   return larger;
 }
 
+/** Two tokens of a merge, which together are the merged token. One object for all merges: there may be 500,000 of them. */
+interface JoinedTokens {
+  /** UTF-8 of the left token, and then of the right one. */
+  readonly bytes: Uint8Array;
+  /** End of the left token in `bytes`. */
+  leftEnd: number;
+  /** End of the right token in `bytes`. */
+  end: number;
+}
+
 /** Reads merges, in the order of their ranks. Each is an array of two tokens, or joined in one string, separated by a space. */
 function readMerges(path: string, scanner: JsonScanner, texts: TextTable): MergeTable {
-  /** UTF-8 of the left and the right token, which together are the merged token. */
-  const joined = new Uint8Array(2 * MAX_TOKEN_BYTES + 8);
+  const joined: JoinedTokens = { bytes: new Uint8Array(2 * MAX_TOKEN_BYTES + 8), leftEnd: 0, end: 0 };
+  const { bytes } = joined;
   /** Ids of the left, the right and the merged token of each merge. */
   let merges = new Int32Array(3 << 16);
   let count = 0;
   scanner.array(() => {
-    const end = scanner.peek() === QUOTE ? readString(scanner, joined) : readPair(scanner, joined);
-    if (end < 0) throw new DataError(`${path}: model.merges.${count}: expected two tokens, as an array or separated by one space`);
+    const isMerge = scanner.peek() === QUOTE ? readString(scanner, joined) : readPair(scanner, joined);
+    if (!isMerge) throw new DataError(`${path}: model.merges.${count}: expected two tokens, as an array or separated by one space`);
     if (3 * count + 3 > merges.length) merges = grown(merges, (length) => new Int32Array(length));
-    const middle = leftEnd;
+    const { leftEnd, end } = joined;
     // The hash of the left token, continued by the right one, is the hash of the merged token.
-    const leftHash = hashBytes(texts.data.seed, joined, 0, middle);
-    const left = texts.findHashed(leftHash, joined, 0, middle);
-    const right = texts.find(joined, middle, end);
-    const merged = texts.findHashed(hashBytes(leftHash, joined, middle, end), joined, 0, end);
-    if (left < 0 || right < 0 || merged < 0) refuseMerge(path, count, joined, { left, right, merged, middle, end });
+    const leftHash = hashBytes(texts.data.seed, bytes, 0, leftEnd);
+    const left = texts.findHashed(leftHash, bytes, 0, leftEnd);
+    const right = texts.find(bytes, leftEnd, end);
+    const merged = texts.findHashed(hashBytes(leftHash, bytes, leftEnd, end), bytes, 0, end);
+    if (left < 0 || right < 0 || merged < 0) throw unknownToken(path, count, joined, { left, merged });
     merges[3 * count] = left;
     merges[3 * count + 1] = right;
     merges[3 * count + 2] = merged;
@@ -177,48 +209,40 @@ function readMerges(path: string, scanner: JsonScanner, texts: TextTable): Merge
   return table;
 }
 
-/**
- * Second result of {@link readPair} and {@link readString}: the end of the left token. It is a variable because an object for each of
- * 500,000 merges would take long.
- */
-let leftEnd = 0;
-
-/** Reads `["a", "b"]` and writes `ab` to `joined`; returns the end of `ab`, -1 for another value. */
-function readPair(scanner: JsonScanner, joined: Uint8Array): number {
-  if (scanner.peek() !== OPEN_LIST) return -1;
+/** Reads `["a", "b"]` into `joined`. Returns false for another value. */
+function readPair(scanner: JsonScanner, joined: JoinedTokens): boolean {
+  if (scanner.peek() !== OPEN_LIST) return false;
   scanner.position++;
-  if (scanner.peek() !== QUOTE) return -1;
-  leftEnd = scanner.string(joined, 0);
-  if (leftEnd < 0 || scanner.peek() !== COMMA) return -1;
+  if (scanner.peek() !== QUOTE) return false;
+  joined.leftEnd = scanner.string(joined.bytes, 0);
+  if (joined.leftEnd < 0 || scanner.peek() !== COMMA) return false;
   scanner.position++;
-  if (scanner.peek() !== QUOTE) return -1;
-  const end = scanner.string(joined, leftEnd);
-  if (scanner.peek() !== CLOSE_LIST) return -1;
+  if (scanner.peek() !== QUOTE) return false;
+  joined.end = scanner.string(joined.bytes, joined.leftEnd);
+  if (joined.end < 0 || scanner.peek() !== CLOSE_LIST) return false;
   scanner.position++;
-  return end;
+  return true;
 }
 
-/** Reads `"a b"` and writes `ab` to `joined`; returns the end of `ab`, -1 for another value. */
-function readString(scanner: JsonScanner, joined: Uint8Array): number {
-  const end = scanner.string(joined, 0);
-  leftEnd = end < 0 ? -1 : joined.subarray(0, end).indexOf(0x20);
-  if (leftEnd < 0) return -1;
-  joined.copyWithin(leftEnd, leftEnd + 1, end);
-  return end - 1;
+/** Reads `"a b"` into `joined`. Returns false for another value. */
+function readString(scanner: JsonScanner, joined: JoinedTokens): boolean {
+  const end = scanner.string(joined.bytes, 0);
+  joined.leftEnd = end < 0 ? -1 : joined.bytes.subarray(0, end).indexOf(0x20);
+  if (joined.leftEnd < 0) return false;
+  // Removes the space.
+  joined.bytes.copyWithin(joined.leftEnd, joined.leftEnd + 1, end);
+  joined.end = end - 1;
+  return true;
 }
 
-/** Merge with a token that is not in the vocabulary: ids of its tokens, -1 for the unknown ones, and the ends of joined texts. */
-interface UnknownMerge {
-  readonly left: number;
-  readonly right: number;
-  readonly merged: number;
-  readonly middle: number;
-  readonly end: number;
-}
-
-/** @throws DataError `E_DATA` naming the token that is not in the vocabulary. */
-function refuseMerge(path: string, index: number, joined: Uint8Array, { left, merged, middle, end }: UnknownMerge): never {
-  const text = (from: number, to: number): string => JSON.stringify(Buffer.from(joined.buffer, from, to - from).toString());
-  const named = merged < 0 ? `makes ${text(0, end)}` : `merges ${left < 0 ? text(0, middle) : text(middle, end)}`;
-  throw new DataError(`${path}: model.merges.${index} ${named}, which is not in the vocabulary.`);
+/** Returns the error for a merge with a token that is not in the vocabulary. The ids of the tokens are -1 for such a token. */
+function unknownToken(
+  path: string,
+  index: number,
+  { bytes, leftEnd, end }: JoinedTokens,
+  { left, merged }: { readonly left: number; readonly merged: number },
+): DataError {
+  const text = (from: number, to: number): string => JSON.stringify(Buffer.from(bytes.buffer, from, to - from).toString());
+  const named = merged < 0 ? `makes ${text(0, end)}` : `merges ${left < 0 ? text(0, leftEnd) : text(leftEnd, end)}`;
+  return new DataError(`${path}: model.merges.${index} ${named}, which is not in the vocabulary.`);
 }

@@ -12,7 +12,7 @@ import {
   DictView,
   Float,
   Group,
-  index,
+  integerArgument,
   isInt,
   type Keywords,
   Markup,
@@ -45,7 +45,7 @@ const SEQUENCE_METHODS: Readonly<Record<string, Builtin<Tuple | readonly Templat
     const items = itemsOf(meter, self);
     meter.charge(items.length);
     const boundOf = (given: TemplateValue | undefined, otherwise: number): number => {
-      const at = given === undefined ? otherwise : index(given, "index");
+      const at = given === undefined ? otherwise : integerArgument(given, "index");
       return at < 0 ? Math.max(0, at + items.length) : at;
     };
     const end = Math.min(items.length, boundOf(stop, items.length));
@@ -150,7 +150,7 @@ export function getItem(meter: Meter, value: TemplateValue, key: TemplateValue):
     const found = isHashable(key) ? value.get(key) : undefined;
     if (found !== undefined) return found;
   } else if (typeof key === "boolean" || isInt(key)) {
-    const found = elementAt(meter, value, index(key, "index"));
+    const found = elementAt(meter, value, integerArgument(key, "index"));
     if (found !== undefined) return found;
   }
   const attribute = typeof key === "string" ? typeAttribute(meter, value, key) : undefined;

@@ -10,7 +10,7 @@ import { binary, compareValues, contains, equals, iterateValue, slice } from "./
 import { toText } from "./print.ts";
 import type { Scope } from "./scope.ts";
 import { applyTest, isTest } from "./tests.ts";
-import { Dict, type Keywords, NO_KEYWORDS, truth, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
+import { Dict, type Keywords, NO_KEYWORDS, isTruthy, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
 
 /** Computes the value of an expression. */
 export type Evaluate = (scope: Scope) => TemplateValue;
@@ -61,12 +61,12 @@ export class ExpressionCompiler {
         const isAnd = node.kind === "and";
         return (scope) => {
           const value = left(scope);
-          return truth(value) === isAnd ? right(scope) : value;
+          return isTruthy(value) === isAnd ? right(scope) : value;
         };
       }
       case "not": {
         const value = this.expression(node.value);
-        return (scope) => !truth(value(scope));
+        return (scope) => !isTruthy(value(scope));
       }
       case "sign": {
         const value = this.expression(node.value);
@@ -167,7 +167,7 @@ export class ExpressionCompiler {
       node.otherwise === undefined
         ? () => new Undefined("the inline if-expression evaluated to false and no else section was defined.")
         : this.expression(node.otherwise);
-    return (scope) => (truth(test(scope)) ? value(scope) : otherwise(scope));
+    return (scope) => (isTruthy(test(scope)) ? value(scope) : otherwise(scope));
   }
 
   /** Compiles a chain of comparisons, which ends at the first that does not hold. */

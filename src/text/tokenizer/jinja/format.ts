@@ -64,7 +64,7 @@ export function formatPercent(meter: Meter, template: string, values: TemplateVa
   return meter.chargeResult(text);
 }
 
-/** Returns a function that returns its text unchanged, and fails as soon as the texts so far are too long together. */
+/** Returns a function that returns its text unchanged, and fails if all texts that it was called with are too long together. */
 function limitedSum(meter: Meter): (text: string) => string {
   let length = 0;
   return (text) => {
@@ -81,8 +81,8 @@ function percentBody(meter: Meter, value: TemplateValue, { source, flags, precis
     const text = type === "s" ? toText(meter, value) : repr(meter, value);
     return precision === undefined ? text : text.slice(0, unitAt(text, precision));
   }
-  const signFlags = flags.includes(" ") ? " " : "";
-  const plus = flags.includes("+") ? "+" : signFlags;
+  const spaceOrNone = flags.includes(" ") ? " " : "";
+  const plus = flags.includes("+") ? "+" : spaceOrNone;
   const number = toNumber(value);
   if (type === "f" || type === "F") {
     const real = toReal(value);
@@ -184,15 +184,20 @@ export function formatBraces(meter: Meter, template: string, args: readonly Temp
   return meter.chargeResult(text);
 }
 
-/** Format specification of `str.format`; see {@link SPEC} for its parts. */
+/** Format specification of `str.format`, without the padding. Parts that the specification does not have are undefined. */
 interface FormatSpec {
   /** Source of the specification, for messages. */
   readonly source: string;
+  /** Position of the text: `<`, `>`, `^` or `=`, as in {@link padded}. */
   readonly align: string | undefined;
+  /** Sign of positive numbers: `+` or a space; `-` for none. */
   readonly plus: string | undefined;
+  /** `0`, which fills a number with zeros after its sign. */
   readonly zero: string | undefined;
+  /** Separator of thousands: `,` or `_`. */
   readonly group: string | undefined;
   readonly precision: number | undefined;
+  /** Letter of the format type, or `%`. */
   readonly type: string | undefined;
 }
 
@@ -207,9 +212,12 @@ function formatValue(meter: Meter, value: TemplateValue, source: string): string
   const spec: FormatSpec = { source, align, plus, zero, group, precision, type };
   const isText = typeof value === "string";
   const body = isText ? textBody(value, spec) : numberBody(value, spec);
-  const defaultAlign = isText ? "<" : zero === undefined ? ">" : "=";
+  const numberAlign = zero === undefined ? ">" : "=";
+  const defaultAlign = isText ? "<" : numberAlign;
+  // With an alignment, the pattern also matches an empty fill character.
+  const hasFill = fill !== undefined && fill !== "";
   const defaultFill = zero === undefined || align !== undefined ? " " : "0";
-  return padded(meter, body, Number(width ?? 0), align ?? defaultAlign, fill === undefined || fill === "" ? defaultFill : fill);
+  return padded(meter, body, Number(width ?? 0), align ?? defaultAlign, hasFill ? fill : defaultFill);
 }
 
 /** Returns a text in a format of `str.format`, without padding. */

@@ -5,7 +5,7 @@ import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts
 import type { Meter } from "./meter.ts";
 import { iterateValue, itemsOf } from "./operators.ts";
 import { toText } from "./print.ts";
-import { Callable, Dict, index, type Keywords, Namespace, orElse, Range, Undefined, type TemplateValue } from "./values.ts";
+import { Callable, Dict, integerArgument, type Keywords, Namespace, orElse, Range, Undefined, type TemplateValue } from "./values.ts";
 
 /** Max length of a `range`, as in Jinja's `SandboxedEnvironment`. */
 const MAX_RANGE = 100_000;
@@ -17,7 +17,7 @@ function range(args: readonly TemplateValue[], keywords: Keywords): Range {
   if (keywords.size > 0) return typeError("range() takes no keyword arguments");
   if (args.length === 0 || args.length > 3) return typeError(`range expected 1 to 3 arguments, got ${args.length}`);
   const integers = args.map((value) =>
-    typeof value === "bigint" ? unsupported("`range` with integers beyond 2**53") : index(value, "range()"),
+    typeof value === "bigint" ? unsupported("`range` with integers beyond 2**53") : integerArgument(value, "range()"),
   );
   const [first = 0, second = 0, step = 1] = integers;
   if (step === 0) return valueError("range() arg 3 must not be zero");

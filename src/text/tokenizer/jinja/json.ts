@@ -5,7 +5,7 @@ import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import { Meter } from "./meter.ts";
 import { floatText, MAX_PRINT_NESTING } from "./print.ts";
 import { compareText } from "./text.ts";
-import { Dict, Float, float, fromJson, int, Markup, truth, Tuple, typeName, type TemplateValue } from "./values.ts";
+import { Dict, Float, float, fromJson, int, Markup, isTruthy, Tuple, typeName, type TemplateValue } from "./values.ts";
 
 /** Bracket, comma, colon or scalar. */
 const TOKEN = /\s*([{}[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}[\],:"]+)/gy;
@@ -165,8 +165,8 @@ export function jsonOptions(args: readonly (TemplateValue | undefined)[]): JsonO
     indent: indentText,
     itemSeparator,
     keySeparator,
-    ensureAscii: ensureAscii !== undefined && truth(ensureAscii),
-    sortKeys: sortKeys !== undefined && truth(sortKeys),
+    ensureAscii: ensureAscii !== undefined && isTruthy(ensureAscii),
+    sortKeys: sortKeys !== undefined && isTruthy(sortKeys),
   };
 }
 

@@ -54,6 +54,13 @@ function receives(definition: MacroDefinition, name: "caller" | "kwargs" | "vara
   return definition.reads.has(name) && !hasParameter(definition, name);
 }
 
+/** Removes a keyword argument and returns its value; undefined if it was not given. */
+function taken(keywords: Map<string, TemplateValue>, name: string): TemplateValue | undefined {
+  const value = keywords.get(name);
+  keywords.delete(name);
+  return value;
+}
+
 /** Sets the parameters of a macro, and the special names that it reads, in the scope of its body. */
 function bindArguments(
   meter: Meter,
@@ -67,21 +74,18 @@ function bindArguments(
   meter.charge(parameters.length + args.length + keywords.size);
   const remaining = new Map(keywords);
   for (const [index, parameter] of parameters.entries()) {
-    let value = args[index];
-    if (value === undefined) {
-      value = remaining.get(parameter.name);
-      remaining.delete(parameter.name);
+    const given = args[index] === undefined ? taken(remaining, parameter.name) : args[index];
+    if (given !== undefined) {
+      scope.set(parameter.name, given);
+      continue;
     }
-    if (value === undefined) {
-      // A default may read the parameters before it, which are already set.
-      const defaultOf = defaults[index];
-      value = defaultOf === undefined ? new Undefined(`parameter '${parameter.name}' was not provided`) : defaultOf(scope);
-    }
+    // A default may read the parameters before it, which are already set.
+    const defaultOf = defaults[index];
+    const value = defaultOf === undefined ? new Undefined(`parameter '${parameter.name}' was not provided`) : defaultOf(scope);
     scope.set(parameter.name, value);
   }
   if (receives(definition, "caller")) {
-    const caller = remaining.get("caller");
-    remaining.delete("caller");
+    const caller = taken(remaining, "caller");
     scope.set("caller", caller === undefined || caller === null ? new Undefined("No caller defined") : caller);
   }
   if (receives(definition, "kwargs")) {

@@ -5,7 +5,7 @@ import type { Meter } from "./meter.ts";
 import { arithmetic, type Arithmetic, toNumber } from "./numbers.ts";
 import { formatPercent } from "./format.ts";
 import { compareText, isBmpOnly, lengthOf, pointsOf, unitAt } from "./text.ts";
-import { Dict, DictView, index, Markup, PyIterator, Range, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
+import { Dict, DictView, integerArgument, Markup, PyIterator, Range, Tuple, typeName, Undefined, type TemplateValue } from "./values.ts";
 
 /** Max nesting of values that are compared. */
 const MAX_NESTING = 900;
@@ -19,21 +19,8 @@ export function binary(meter: Meter, operator: Arithmetic, left: TemplateValue, 
       if (Number.isSafeInteger(result)) return result;
     }
   }
-  if (operator === "+") {
-    if (typeof left === "string" && typeof right === "string") {
-      meter.checkLength(left.length + right.length);
-      meter.chargeCopy(right.length);
-      return left + right;
-    }
-    if (Array.isArray(left) && Array.isArray(right)) {
-      meter.charge(left.length + right.length);
-      return [...(left as readonly TemplateValue[]), ...(right as readonly TemplateValue[])];
-    }
-    if (left instanceof Tuple && right instanceof Tuple) {
-      meter.charge(left.items.length + right.items.length);
-      return new Tuple([...left.items, ...right.items]);
-    }
-  }
+  const joined = operator === "+" ? concatenation(meter, left, right) : undefined;
+  if (joined !== undefined) return joined;
   if (left instanceof Undefined) return left.fail();
   if (right instanceof Undefined && !(operator === "%" && typeof left === "string")) return right.fail();
   if (operator === "+" && isText(left) && isText(right)) return addMarkup(meter, left, right);
@@ -51,6 +38,25 @@ export function binary(meter: Meter, operator: Arithmetic, left: TemplateValue, 
   return typeError(`unsupported operand type(s) for ${name}: '${typeName(left)}' and '${typeName(right)}'`);
 }
 
+/** Returns the concatenation of two texts, lists or tuples; undefined for other values. */
+function concatenation(meter: Meter, left: TemplateValue, right: TemplateValue): TemplateValue | undefined {
+  if (typeof left === "string" && typeof right === "string") {
+    meter.checkLength(left.length + right.length);
+    meter.chargeCopy(right.length);
+    return left + right;
+  }
+  if (Array.isArray(left) && Array.isArray(right)) {
+    meter.charge(left.length + right.length);
+    return [...(left as readonly TemplateValue[]), ...(right as readonly TemplateValue[])];
+  }
+  if (left instanceof Tuple && right instanceof Tuple) {
+    meter.charge(left.items.length + right.items.length);
+    return new Tuple([...left.items, ...right.items]);
+  }
+  return undefined;
+}
+
+/** Whether a value is a text, marked by the filter `safe` or not. */
 function isText(value: TemplateValue): value is string | Markup {
   return typeof value === "string" || value instanceof Markup;
 }
@@ -61,8 +67,10 @@ function addMarkup(meter: Meter, left: string | Markup, right: string | Markup):
   return new Markup(meter.chargeResult(`${a}${b}`));
 }
 
+/** HTML of the characters that have a meaning in HTML. */
 const ENTITIES: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;" };
 
+/** Escapes a text as HTML. */
 function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>'"]/g, (character) => ENTITIES[character] as string);
 }
@@ -70,7 +78,7 @@ function escapeHtml(text: string): string {
 /** Returns `sequence * times`; undefined for other values than a text, list or tuple and an integer. */
 function repeat(meter: Meter, sequence: TemplateValue, times: TemplateValue): TemplateValue | undefined {
   if (typeof times !== "boolean" && typeof times !== "bigint" && !(typeof times === "number" && Number.isInteger(times))) return undefined;
-  const count = Math.max(0, index(times, "*"));
+  const count = Math.max(0, integerArgument(times, "*"));
   if (typeof sequence === "string") {
     meter.checkLength(sequence.length * count);
     return meter.chargeResult(sequence.repeat(sequence === "" ? 0 : count));
@@ -280,28 +288,15 @@ export function elementAt(meter: Meter, value: TemplateValue, at: number): Templ
 /** Returns `value[start:stop:step]`. */
 export function slice(meter: Meter, value: TemplateValue, start: TemplateValue, stop: TemplateValue, step: TemplateValue): TemplateValue {
   if (value instanceof Undefined) return value.fail();
-  const bound = (part: TemplateValue): number | null => {
-    if (part === null) return null;
-    if (typeof part === "boolean" || typeof part === "bigint" || (typeof part === "number" && Number.isInteger(part)))
-      return index(part, "slice");
-    return part instanceof Undefined ? part.fail() : typeError("slice indices must be integers or None or have an __index__ method");
-  };
-  const [from, to, increment] = [bound(start), bound(stop), bound(step) ?? 1];
-  const size =
-    typeof value === "string" || Array.isArray(value) || value instanceof Tuple || value instanceof Range
-      ? valueLength(meter, value)
-      : undefined;
+  const [from, to, increment] = [sliceBound(start), sliceBound(stop), sliceBound(step) ?? 1];
+  const hasPositions = typeof value === "string" || Array.isArray(value) || value instanceof Tuple || value instanceof Range;
+  const size = hasPositions ? valueLength(meter, value) : undefined;
   if (size === undefined) {
     if (value instanceof Markup) return unsupported("slicing text marked by the filter `safe`");
     return typeError(value instanceof Dict ? "unhashable type: 'slice'" : `'${typeName(value)}' object is not subscriptable`);
   }
   if (increment === 0) return valueError("slice step cannot be zero");
-  // As in Python, a negative step begins at the last element and may end at -1, before the first one.
-  const isForward = increment > 0;
-  const [min, max] = isForward ? [0, size] : [-1, size - 1];
-  const clamp = (position: number): number => Math.min(Math.max(position < 0 ? position + size : position, min), max);
-  const first = from === null ? (isForward ? min : max) : clamp(from);
-  const end = to === null ? (isForward ? max : min) : clamp(to);
+  const { first, end } = sliceEnds(size, from, to, increment > 0);
   const count = Math.max(0, Math.ceil((end - first) / increment));
   const sliced = <T>(elements: readonly T[]): T[] => Array.from({ length: count }, (_, at) => elements[first + at * increment] as T);
   if (typeof value === "string") {
@@ -316,4 +311,26 @@ export function slice(meter: Meter, value: TemplateValue, start: TemplateValue, 
   if (value instanceof Range) return new Range(value.start + first * value.step, value.start + end * value.step, value.step * increment);
   meter.charge(count);
   return value instanceof Tuple ? new Tuple(sliced(value.items)) : sliced(value as readonly TemplateValue[]);
+}
+
+/** Returns a part of a slice as a number; null for `None`. */
+function sliceBound(part: TemplateValue): number | null {
+  if (part === null) return null;
+  if (typeof part === "boolean" || typeof part === "bigint" || (typeof part === "number" && Number.isInteger(part)))
+    return integerArgument(part, "slice");
+  return part instanceof Undefined ? part.fail() : typeError("slice indices must be integers or None or have an __index__ method");
+}
+
+/** Returns the positions at which a slice begins and before which it ends, in a value of some size. */
+function sliceEnds(
+  size: number,
+  from: number | null,
+  to: number | null,
+  isForward: boolean,
+): { readonly first: number; readonly end: number } {
+  // As in Python, a negative step begins at the last element and may end at -1, before the first one.
+  const [min, max] = isForward ? [0, size] : [-1, size - 1];
+  const clamp = (position: number): number => Math.min(Math.max(position < 0 ? position + size : position, min), max);
+  const [defaultFirst, defaultEnd] = isForward ? [min, max] : [max, min];
+  return { first: from === null ? defaultFirst : clamp(from), end: to === null ? defaultEnd : clamp(to) };
 }

@@ -12,13 +12,13 @@ import { pointsOf } from "./text.ts";
 import {
   Dict,
   Group,
-  index,
+  integerArgument,
   type Keywords,
   keyOf,
   Markup,
   orElse,
   PyIterator,
-  truth,
+  isTruthy,
   Tuple,
   typeName,
   Undefined,
@@ -46,7 +46,7 @@ function keyGetter(
   otherwise?: TemplateValue,
 ): (item: TemplateValue) => TemplateValue {
   const get = pathGetter(meter, attribute, otherwise);
-  return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lowerText(meter, get(item));
+  return caseSensitive !== undefined && isTruthy(caseSensitive) ? get : (item) => lowerText(meter, get(item));
 }
 
 /** Sorts values stably by keys; fails for keys that Python cannot order. */
@@ -69,7 +69,7 @@ function sortBy(
 }
 
 /** Whether an optional boolean argument is given and true. */
-const isSet = (value: TemplateValue | undefined): boolean => value !== undefined && truth(value);
+const isSet = (value: TemplateValue | undefined): boolean => value !== undefined && isTruthy(value);
 
 /** Returns an iterator of Python. The generator runs only when the template reads its elements. */
 function generator(make: () => Generator<TemplateValue, void, undefined>): PyIterator {
@@ -79,7 +79,7 @@ function generator(make: () => Generator<TemplateValue, void, undefined>): PyIte
 /** `map`: applies a filter, or looks up an attribute, of each element. */
 const map: Filter = (meter, value, args, keywords, apply) =>
   generator(function* () {
-    if (!truth(value)) return;
+    if (!isTruthy(value)) return;
     let change: (item: TemplateValue) => TemplateValue;
     if (args.length === 0 && keywords.has("attribute")) {
       const unexpected = [...keywords.keys()].find((key) => key !== "attribute" && key !== "default");
@@ -99,12 +99,12 @@ function selector(effect: "select" | "reject", { byAttribute }: { readonly byAtt
   const isWanted = effect === "select";
   return (meter, value, args, keywords: Keywords) =>
     generator(function* () {
-      if (!truth(value)) return;
+      if (!isTruthy(value)) return;
       if (byAttribute && args.length === 0) throw new TemplateFailure("Missing parameter for attribute name");
       const get = byAttribute ? pathGetter(meter, args[0]) : (item: TemplateValue): TemplateValue => item;
       const [name, ...rest] = byAttribute ? args.slice(1) : args;
       if (name !== undefined && typeof name !== "string") throw new TemplateFailure("Expected the name of a test");
-      const holds = (item: TemplateValue): boolean => (name === undefined ? truth(item) : applyTest(meter, name, item, rest, keywords));
+      const holds = (item: TemplateValue): boolean => (name === undefined ? isTruthy(item) : applyTest(meter, name, item, rest, keywords));
       for (const item of iterateValue(meter, value)) if (holds(get(item)) === isWanted) yield item;
     });
 }
@@ -147,7 +147,7 @@ const length: Filter = builtin(
 );
 /** `default`: replaces an undefined value, and with `boolean` also a false one. */
 const defaultValue: Filter = builtin("default_value=, boolean=", (_, value, [otherwise, boolean]) =>
-  value instanceof Undefined || (isSet(boolean) && !truth(value)) ? orElse(otherwise, "") : value,
+  value instanceof Undefined || (isSet(boolean) && !isTruthy(value)) ? orElse(otherwise, "") : value,
 );
 
 /** Filters of this file by name. */
@@ -163,7 +163,7 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
         row.push(item);
       }
       if (row.length === 0) return;
-      const missing = index(linecount as TemplateValue, "linecount") - row.length;
+      const missing = integerArgument(linecount as TemplateValue, "linecount") - row.length;
       if (fill !== undefined && fill !== null && missing > 0) {
         meter.charge(missing);
         row.push(...Array.from({ length: missing }, () => fill));
@@ -238,7 +238,7 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
   slice: builtin("slices, fill_with=", (meter, value, [slices, fill]) =>
     generator(function* () {
       const items = toList(meter, value);
-      const count = index(slices as TemplateValue, "slices");
+      const count = integerArgument(slices as TemplateValue, "slices");
       // Both operators fail for 0 slices, as in Python.
       const minSize = arithmetic("//", items.length, count) as number;
       const longerSlices = arithmetic("%", items.length, count) as number;

@@ -14,7 +14,7 @@ import { itemsOf, iterateValue, valueLength } from "./operators.ts";
 import { toText } from "./print.ts";
 import { Output, type Scope } from "./scope.ts";
 import { namesOf } from "./scoping.ts";
-import { Namespace, truth, type TemplateValue } from "./values.ts";
+import { Namespace, isTruthy, type TemplateValue } from "./values.ts";
 
 /** Assigns a value to a target. */
 type Assign = (scope: Scope, value: TemplateValue) => void;
@@ -78,7 +78,7 @@ class StatementCompiler extends ExpressionCompiler {
         const [body, otherwise] = this.inBranch(() => [this.body(node.body), this.body(node.otherwise)]);
         return (scope, output) => {
           scope.meter.charge(1);
-          return truth(test(scope)) ? body(scope, output) : otherwise(scope, output);
+          return isTruthy(test(scope)) ? body(scope, output) : otherwise(scope, output);
         };
       }
       case "for":
@@ -275,7 +275,7 @@ function* filtered(
   for (let next = elements.next(); next.done !== true; next = elements.next()) {
     const testScope = scope.child();
     assign(testScope, next.value);
-    if (truth(test(testScope))) yield next.value;
+    if (isTruthy(test(testScope))) yield next.value;
   }
 }
 

@@ -21,7 +21,7 @@ import {
   strip,
   unitAt,
 } from "./text.ts";
-import { index, type Keywords, truth, Tuple, typeName, type TemplateValue } from "./values.ts";
+import { integerArgument, type Keywords, isTruthy, Tuple, typeName, type TemplateValue } from "./values.ts";
 
 /** Characters for which `str.isdigit` holds although they are not decimal: superscripts, circled digits, numerals of some scripts. */
 const OTHER_DIGITS =
@@ -44,7 +44,7 @@ function searchedPart(text: string, start: TemplateValue | undefined, end: Templ
   const size = lengthOf(text);
   const positionOf = (value: TemplateValue | undefined, otherwise: number): number => {
     if (value === undefined || value === null) return otherwise;
-    const at = index(value, "slice");
+    const at = integerArgument(value, "slice");
     return at < 0 ? Math.max(0, at + size) : at;
   };
   const from = positionOf(start, 0);
@@ -93,7 +93,7 @@ function splitter(run: (text: string, separator: string | undefined, limit: numb
     const separator = sep === undefined || sep === null ? undefined : textArgument(sep, "sep");
     if (separator === "") return valueError("empty separator");
     meter.chargeSearch(self.length, separator?.length ?? 1);
-    const parts = run(self, separator, maxsplit === undefined ? -1 : index(maxsplit, "maxsplit"));
+    const parts = run(self, separator, maxsplit === undefined ? -1 : integerArgument(maxsplit, "maxsplit"));
     meter.charge(parts.length);
     return parts;
   });
@@ -115,7 +115,7 @@ function aligner(paddingBefore: (missing: number, width: number) => number): Met
   return builtin("width, fillchar=, /", (meter, self, [width, fillchar]) => {
     const fill = fillchar === undefined ? " " : textArgument(fillchar, "the fill character");
     if (lengthOf(fill) !== 1) return typeError("The fill character must be exactly one character long");
-    const wantedWidth = index(width as TemplateValue, "width");
+    const wantedWidth = integerArgument(width as TemplateValue, "width");
     meter.chargeText(self.length);
     const missing = wantedWidth - lengthOf(self);
     if (missing <= 0) return self;
@@ -157,7 +157,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   }),
   endswith: affix((text, suffix) => text.endsWith(suffix)),
   expandtabs: builtin("tabsize=", (meter, self, [tabsize]) => {
-    const size = tabsize === undefined ? 8 : index(tabsize, "tabsize");
+    const size = tabsize === undefined ? 8 : integerArgument(tabsize, "tabsize");
     meter.checkLength(self.length + countOccurrences(self, "\t") * Math.max(0, size));
     let column = 0;
     let result = "";
@@ -226,7 +226,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   split: splitter(splitText),
   splitlines: builtin("keepends=", (meter, self, [keepends]) => {
     meter.chargeText(self.length);
-    const lines = splitLines(self, keepends !== undefined && truth(keepends));
+    const lines = splitLines(self, keepends !== undefined && isTruthy(keepends));
     meter.charge(lines.length);
     return lines;
   }),
@@ -237,7 +237,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   upper: mapper((text) => text.toUpperCase()),
   zfill: builtin("width, /", (meter, self, [width]) => {
     meter.chargeText(self.length);
-    const missing = index(width as TemplateValue, "width") - lengthOf(self);
+    const missing = integerArgument(width as TemplateValue, "width") - lengthOf(self);
     if (missing <= 0) return self;
     meter.checkLength(self.length + missing);
     const signLength = /^[+-]/.test(self) ? 1 : 0;
@@ -271,7 +271,7 @@ export function stripText(meter: Meter, text: string, sides: Sides, chars: Templ
 
 /** Returns `text.replace(old, replacement, limit)`. */
 export function replaceText(meter: Meter, text: string, old: string, replacement: string, limit: TemplateValue | undefined): string {
-  const maxCount = limit === undefined ? -1 : index(limit, "count");
+  const maxCount = limit === undefined ? -1 : integerArgument(limit, "count");
   meter.chargeSearch(text.length, old.length);
   const occurrences = countOccurrences(text, old);
   const replaced = maxCount < 0 ? occurrences : Math.min(occurrences, maxCount);

@@ -15,12 +15,12 @@ import {
   Dict,
   Float,
   float,
-  index,
+  integerArgument,
   isFloat,
   Markup,
   NO_KEYWORDS,
   orElse,
-  truth,
+  isTruthy,
   Tuple,
   typeName,
   Undefined,
@@ -60,7 +60,7 @@ function indent(
   first: TemplateValue | undefined,
   blank: TemplateValue | undefined,
 ): string {
-  const spaces = typeof width === "string" ? 0 : index(orElse(width, 4), "width");
+  const spaces = typeof width === "string" ? 0 : integerArgument(orElse(width, 4), "width");
   const indentation = typeof width === "string" ? width : " ".repeat(Math.max(0, Math.min(spaces, MAX_INDENT)));
   // As in Jinja, which thereby keeps a last line that is empty. The sum fails for values that are not texts.
   const text = binary(meter, "+", value, "\n");
@@ -69,9 +69,9 @@ function indent(
   meter.charge(lines.length);
   meter.checkLength(text.length + lines.length * indentation.length);
   let result: string;
-  if (blank !== undefined && truth(blank)) result = lines.join(`\n${indentation}`);
+  if (blank !== undefined && isTruthy(blank)) result = lines.join(`\n${indentation}`);
   else result = lines.map((line, at) => (at === 0 || line === "" ? line : indentation + line)).join("\n");
-  return meter.chargeResult(first !== undefined && truth(first) ? indentation + result : result);
+  return meter.chargeResult(first !== undefined && isTruthy(first) ? indentation + result : result);
 }
 
 /**
@@ -144,7 +144,7 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
   indent: builtin("width=, first=, blank=", (meter, value, [width, first, blank]) => indent(meter, value, width, first, blank)),
   int: builtin("default=, base=", (meter, value, [otherwise, base]) => {
     if (typeof value === "string") meter.chargeText(value.length * 2);
-    return toInteger(value, orElse(otherwise, 0), base === undefined ? 10 : index(base, "base"));
+    return toInteger(value, orElse(otherwise, 0), base === undefined ? 10 : integerArgument(base, "base"));
   }),
   lower: mapper((text) => text.toLowerCase()),
   replace: builtin("old, new, count=", (meter, value, [old, replacement, limit]) =>
@@ -157,7 +157,7 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
     ),
   ),
   round: builtin("precision=, method=", (meter, value, [precision, method]) => {
-    const digits = precision === undefined ? 0 : index(precision, "precision");
+    const digits = precision === undefined ? 0 : integerArgument(precision, "precision");
     if (method === undefined || method === "common") return value instanceof Undefined ? value.fail() : round(value, digits);
     if (method !== "ceil" && method !== "floor") throw new TemplateFailure("method must be common, ceil or floor");
     if (digits < 0 || digits > 300) return unsupported("`round` to fewer than 0 or more than 300 digits");
@@ -177,10 +177,10 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
     truncate(
       meter,
       value,
-      length === undefined ? 255 : index(length, "length"),
-      killWords !== undefined && truth(killWords),
+      length === undefined ? 255 : integerArgument(length, "length"),
+      killWords !== undefined && isTruthy(killWords),
       end === undefined ? "..." : textArgument(end, "end"),
-      leeway === undefined || leeway === null ? 5 : index(leeway, "leeway"),
+      leeway === undefined || leeway === null ? 5 : integerArgument(leeway, "leeway"),
     ),
   ),
   upper: mapper((text) => text.toUpperCase()),

@@ -263,8 +263,8 @@ export function typeName(value: TemplateValue): string {
   }
 }
 
-/** Returns `bool(value)`. */
-export function truth(value: TemplateValue): boolean {
+/** Whether a value is true in a condition: `bool(value)`. */
+export function isTruthy(value: TemplateValue): boolean {
   switch (typeof value) {
     case "boolean":
       return value;
@@ -291,7 +291,7 @@ export function truth(value: TemplateValue): boolean {
  *
  * @param what - Name of the argument or operation, for the message.
  */
-export function index(value: TemplateValue, what: string): number {
+export function integerArgument(value: TemplateValue, what: string): number {
   if (typeof value === "boolean") return value ? 1 : 0;
   if (typeof value === "number" && Number.isInteger(value)) return value;
   if (typeof value === "bigint") return value > 0n ? Number.MAX_SAFE_INTEGER : Number.MIN_SAFE_INTEGER;

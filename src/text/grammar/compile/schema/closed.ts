@@ -37,22 +37,24 @@ class Closing {
   /** Closes the objects of a schema and of its parts. */
   closed(schema: unknown): unknown {
     if (!isSchemaObject(schema)) return schema;
-    const withClosedParts = this.#inside(schema);
+    const withClosedParts = this.#withClosedParts(schema);
     const isDecided = "additionalProperties" in schema || "unevaluatedProperties" in schema;
     return isDecided ? withClosedParts : { ...withClosedParts, unevaluatedProperties: false };
   }
 
   /**
-   * Closes the objects of a schema's members and items if a single schema describes them; members and items with several schemas stay open.
+   * Closes the objects of a schema's members and items, and not those of the schema itself. Members and items that several schemas describe
+   * stay open.
    */
-  #inside(schema: SchemaObject): SchemaObject {
+  #withClosedParts(schema: SchemaObject): SchemaObject {
     const { $defs, definitions, ...asserted } = schema;
     const result: Record<string, unknown> = { ...schema };
-    const inside = (part: unknown): unknown => (isSchemaObject(part) ? this.#inside(part) : part);
+    const withClosedParts = (each: unknown): unknown => (isSchemaObject(each) ? this.#withClosedParts(each) : each);
     if (!this.#keepsDefinitions) {
-      for (const [keyword, map] of Object.entries({ $defs, definitions })) if (isSchemaObject(map)) result[keyword] = mapped(map, inside);
+      for (const [keyword, map] of Object.entries({ $defs, definitions }))
+        if (isSchemaObject(map)) result[keyword] = mapped(map, withClosedParts);
     }
-    /** Whether each of the schemas that apply to the same value describes members or items. */
+    /** For each schema that applies to the same value, whether it describes members or items. Alternatives count as one schema. */
     const describesParts = [
       PARTS.some((keyword) => keyword in schema),
       "$ref" in schema,
@@ -64,7 +66,7 @@ class Closing {
       return result;
     }
     for (const keyword of ["allOf", ...ALTERNATIVES])
-      if (Array.isArray(schema[keyword])) result[keyword] = (schema[keyword] as readonly unknown[]).map(inside);
+      if (Array.isArray(schema[keyword])) result[keyword] = (schema[keyword] as readonly unknown[]).map(withClosedParts);
     const { properties, patternProperties, additionalProperties, items, prefixItems, contains } = schema;
     // Patterns may match named members, and `contains` applies to the items.
     if (isSchemaObject(properties) && patternProperties === undefined)

@@ -65,6 +65,15 @@ interface CompiledSchema {
   readonly schema: Schema;
 }
 
+/** Document that is being compiled. */
+interface OpenDocument {
+  readonly schema: Schema;
+  /** Whether every keyword must be fully enforced. */
+  readonly isStrict: boolean;
+  /** Grows during the compilation. */
+  readonly relaxations: Relaxation[];
+}
+
 /** Compiler of one or more schemas into one grammar, each schema a document of its own. */
 export class SchemaCompiler {
   readonly builder: GrammarBuilder;
@@ -88,10 +97,7 @@ export class SchemaCompiler {
   /** Results of {@link follow}. */
   readonly #followed = new WeakMap<SchemaObject, Schema>();
   readonly #merging: Merging;
-  // State of the document that is being compiled.
-  #relaxations: Relaxation[] = [];
-  #document: Schema = true;
-  #isStrict = false;
+  #document: OpenDocument = { schema: true, isStrict: false, relaxations: [] };
   /** Number of compiled schemas of all documents. */
   #compiledSchemas = 0;
   #ruleCount = 0;
@@ -106,7 +112,7 @@ export class SchemaCompiler {
     const characters = builder.rule(() => repeat(spelled([[0, 0x10ffff]])));
     this.escapedCharacter = builder.rule(() => ESCAPED_CHARACTER);
     this.restOfKey = builder.rule(() => ({ kind: "sequence", parts: [characters, text('"')] }));
-    const resolve: Merging["resolve"] = (reference, path) => resolveReference(this.#document, reference, path);
+    const resolve: Merging["resolve"] = (reference, path) => resolveReference(this.#document.schema, reference, path);
     const relax: Merging["relax"] = (keyword, path, why) => this.relax(keyword, path, why);
     this.#merging = {
       resolve,
@@ -130,13 +136,14 @@ export class SchemaCompiler {
    */
   document(given: Schema, { isStrict = false } = {}): CompiledSchema {
     const schema = withoutIdentifiers(given);
-    const outerState = [this.#document, this.#isStrict, this.#relaxations] as const;
-    [this.#document, this.#isStrict, this.#relaxations] = [schema, isStrict, []];
+    const relaxations: Relaxation[] = [];
+    const outerDocument = this.#document;
+    this.#document = { schema, isStrict, relaxations };
     try {
       const expression = this.rule(() => this.compile(schema, "#"));
-      return { expression, relaxations: this.#relaxations, schema };
+      return { expression, relaxations, schema };
     } finally {
-      [this.#document, this.#isStrict, this.#relaxations] = outerState;
+      this.#document = outerDocument;
     }
   }
 
@@ -160,8 +167,8 @@ export class SchemaCompiler {
    * @throws UnsupportedError `E_UNSUPPORTED` in a document that is not validated.
    */
   relax(keyword: string, path: string, why: string): void {
-    if (this.#isStrict) throw unenforceable(keyword, path, why);
-    this.#relaxations.push({ keyword, path });
+    if (this.#document.isStrict) throw unenforceable(keyword, path, why);
+    this.#document.relaxations.push({ keyword, path });
   }
 
   /** Whether a pattern is found in a text; null if unknown. */
@@ -190,10 +197,10 @@ export class SchemaCompiler {
   compile(schema: Schema, path: string): Expression {
     // Merged schemas are new objects each time: recursive schemas are recognized only by references and `allOf`.
     const isMerged = typeof schema === "object" && ("$ref" in schema || "allOf" in schema);
-    return isMerged ? this.#remembered(schema, path) : this.#expression(schema, path);
+    return isMerged ? this.#ruleOf(schema, path) : this.#expression(schema, path);
   }
 
-  /** Returns the expression of a schema, without looking for its rule. */
+  /** Returns the expression of a schema. It does not use a rule of this schema, so that it can define the rule. */
   #expression(schema: Schema, path: string): Expression {
     if (schema === false) return MATCHES_NOTHING;
     if (schema === true) return this.parts.value;
@@ -204,7 +211,7 @@ export class SchemaCompiler {
     const { $ref } = asserted;
     if ($ref !== undefined && Object.keys(asserted).length === 1) {
       const { schema: target, path: targetPath } = this.#merging.resolve($ref, path);
-      return this.#remembered(target, targetPath);
+      return this.#ruleOf(target, targetPath);
     }
     if (MERGED.some((keyword) => keyword in asserted)) return this.#expression(this.follow(schema, path), path);
     for (const keyword of ["anyOf", "oneOf"] as const) if (keyword in asserted) return this.#either(keyword, asserted, path);
@@ -212,12 +219,13 @@ export class SchemaCompiler {
     return choice(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
   }
 
-  /** Returns the rule of a schema that may contain itself. */
-  #remembered(schema: Schema, path: string): Expression {
+  /** Returns the rule of a schema that may contain itself, created at its first use. */
+  #ruleOf(schema: Schema, path: string): Expression {
     if (typeof schema === "boolean") return this.#expression(schema, path);
     const existing = this.#rules.get(schema);
     if (existing !== undefined) return existing;
     return this.builder.rule((self) => {
+      // Before the expression, which may use the rule.
       this.#rules.set(schema, self);
       return this.#expression(schema, path);
     });

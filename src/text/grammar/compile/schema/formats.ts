@@ -28,8 +28,9 @@ const IPV6 = [
 ].join("|");
 
 const HEX = "[0-9A-Fa-f]";
-/** Letter or digit; letter, digit or hyphen. */
-const [ALNUM, LDH] = ["[A-Za-z0-9]", "[A-Za-z0-9-]"];
+const ALNUM = "[A-Za-z0-9]";
+/** Letter, digit or hyphen. */
+const LDH = "[A-Za-z0-9-]";
 /** Label of at most 63 characters, without hyphens in both the third and the fourth position. */
 const LABEL = `${ALNUM}(?:${LDH}?${ALNUM}|${LDH}(?:${ALNUM}|-)${ALNUM}|${LDH}(?:${ALNUM}${LDH}|-${ALNUM})${LDH}{0,58}${ALNUM})?`;
 const HOSTNAME = `${LABEL}(?:\\.${LABEL})*`;
@@ -37,16 +38,18 @@ const ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
 const MAIL_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?";
 const EMAIL = `${ATOM}(?:\\.${ATOM})*@(?:${MAIL_LABEL}\\.)+${MAIL_LABEL}`;
 
-// Parts of a URI, with the names of RFC 3986 where it has one. `UNRESERVED` includes the sub-delimiters.
-const UNRESERVED = "A-Za-z0-9._~!$&'()*+,;=\\-";
+// Parts of a URI, with the names of RFC 3986 where it has one.
+/** Unreserved characters and sub-delimiters. */
+const URI_CHARACTERS = "A-Za-z0-9._~!$&'()*+,;=\\-";
 const ESCAPE = `%${HEX}{2}`;
-const PCHAR = `(?:[${UNRESERVED}:@]|${ESCAPE})`;
-const AUTHORITY = `(?:(?:[${UNRESERVED}:]|${ESCAPE})*@)?(?:\\[(?:${IPV6})\\]|(?:[${UNRESERVED}]|${ESCAPE})*)(?::\\d*)?`;
+const PCHAR = `(?:[${URI_CHARACTERS}:@]|${ESCAPE})`;
+const AUTHORITY = `(?:(?:[${URI_CHARACTERS}:]|${ESCAPE})*@)?(?:\\[(?:${IPV6})\\]|(?:[${URI_CHARACTERS}]|${ESCAPE})*)(?::\\d*)?`;
 const SEGMENTS = `(?:/${PCHAR}*)*`;
-const QUERY = `(?:\\?(?:${PCHAR}|[/?])*)?(?:#(?:${PCHAR}|[/?])*)?`;
-const ROOTED = `//${AUTHORITY}${SEGMENTS}|/(?:${PCHAR}+${SEGMENTS})?`;
-const URI = `[A-Za-z][A-Za-z0-9+.-]*:(?:${ROOTED}|${PCHAR}+${SEGMENTS})${QUERY}`;
-const RELATIVE = `(?:${ROOTED}|(?:[${UNRESERVED}@]|${ESCAPE})+${SEGMENTS})?${QUERY}`;
+const QUERY_AND_FRAGMENT = `(?:\\?(?:${PCHAR}|[/?])*)?(?:#(?:${PCHAR}|[/?])*)?`;
+/** Authority with a path, or a path that begins with `/`. */
+const HIERARCHY = `//${AUTHORITY}${SEGMENTS}|/(?:${PCHAR}+${SEGMENTS})?`;
+const URI = `[A-Za-z][A-Za-z0-9+.-]*:(?:${HIERARCHY}|${PCHAR}+${SEGMENTS})${QUERY_AND_FRAGMENT}`;
+const RELATIVE = `(?:${HIERARCHY}|(?:[${URI_CHARACTERS}@]|${ESCAPE})+${SEGMENTS})?${QUERY_AND_FRAGMENT}`;
 
 const POINTER = "(?:/(?:[^~/]|~[01])*)*";
 const uuid = (version: string) => `${HEX}{8}-${HEX}{4}-${version}${HEX}{3}-[89ABab]${HEX}{3}-${HEX}{12}`;
@@ -75,7 +78,7 @@ export const FORMATS: ReadonlyMap<string, string> = new Map([
   ["uri", URI],
   ["uri-reference", `${URI}|${RELATIVE}`],
   ["uri-template", `(?:[^\\x00-\\x20\\x7f-\\x9f"'<>%\\\\^\`{|}]|${ESCAPE}|\\{[+#./;?&]?[A-Za-z0-9_]+(?:,[A-Za-z0-9_]+)*\\})*`],
-  ["url", `(?:https?|ftp)://(?:[a-z0-9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,}(?::\\d{2,5})?(?:/(?:[${UNRESERVED}:@/]|${ESCAPE})*)?`],
+  ["url", `(?:https?|ftp)://(?:[a-z0-9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,}(?::\\d{2,5})?(?:/(?:[${URI_CHARACTERS}:@/]|${ESCAPE})*)?`],
   ["json-pointer", POINTER],
   ["json-pointer-uri-fragment", "#(?:/(?:[A-Za-z0-9_.!$&'()*+,;:=@-]|%[0-9A-Fa-f]{2}|~[01])*)*"],
   ["relative-json-pointer", `(?:0|[1-9][0-9]*)(?:#|${POINTER})`],

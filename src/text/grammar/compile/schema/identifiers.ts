@@ -30,6 +30,16 @@ interface Resource {
   readonly dynamicAnchors: Map<string, string>;
 }
 
+/** Schema object of the document, as the evaluation reaches it. */
+interface Place {
+  /** Position in the document, a JSON pointer. */
+  readonly pointer: string;
+  /** Innermost resource that contains the position. */
+  readonly resource: Resource;
+  readonly scope: Scope;
+}
+
+/** Scope before any resource is entered. */
 const NO_ANCHORS: Scope = new Map();
 
 /** Base URI of a document without `$id`. */
@@ -52,7 +62,12 @@ function referenceTo(pointer: string): string {
   return `#${pointer.replace(/[%#"<>\\^`{|}\s]/g, encodeURIComponent)}`;
 }
 
-/** Resolves the identifiers of one document. Positions are JSON pointers from its root. */
+/**
+ * Rewriting of one document without identifiers. Positions are JSON pointers from its root.
+ *
+ * A dynamic reference has another target for each scope in which it is reached. So the result has one version of each schema for each scope
+ * that reaches it by reference: the version for the schema's own scope is at its position, all others are copies in `$defs`.
+ */
 class Identifiers {
   readonly #document: SchemaObject;
   readonly #resourcesByUri = new Map<string, Resource>();
@@ -62,10 +77,10 @@ class Identifiers {
   readonly #positions = new Set<string>();
   /** Scopes by their JSON. */
   readonly #scopes = new Map<string, Scope>();
-  /** Results of `#enter`: a large document enters the same resources again and again. */
-  readonly #entered = new Map<Scope, Map<Resource, Scope>>();
+  /** Results of `#scopeInside`: a large document enters the same resources again and again. */
+  readonly #innerScopes = new Map<Scope, Map<Resource, Scope>>();
   readonly #hasDynamicReferences: boolean;
-  /** Copies of schemas for other scopes than at their position, by name in `$defs` of the result. */
+  /** Copies of schemas for other scopes than their own, by name in `$defs` of the result. */
   readonly #copies: { readonly pointer: string; readonly scope: Scope; readonly name: string }[] = [];
   /** Names of the copies by scope and position. */
   readonly #copyNames = new Map<Scope, Map<string, string>>();
@@ -81,12 +96,13 @@ class Identifiers {
   /** Returns the equivalent document without identifiers. */
   resolved(): SchemaObject {
     const root = getOrThrow(this.#resources, "");
-    const document = this.#rewritten(this.#document, "", root, this.#scopeAt(root), "original");
+    const document = this.#rewritten(this.#document, { pointer: "", resource: root, scope: this.#ownScope(root) }, "original");
     const copies: Record<string, unknown> = {};
     // Rewriting a copy may add further copies to the list.
     for (const { pointer, scope, name } of this.#copies) {
       const schema = atPointer(this.#document, pointer);
-      copies[name] = isSchemaObject(schema) ? this.#rewritten(schema, pointer, this.#resourceAt(pointer), scope, "copy") : schema;
+      const place = { pointer, resource: this.#resourceAt(pointer), scope };
+      copies[name] = isSchemaObject(schema) ? this.#rewritten(schema, place, "copy") : schema;
     }
     if (this.#copies.length === 0) return document;
     return { ...document, $defs: { ...(document["$defs"] as object | undefined), ...copies } };
@@ -95,31 +111,45 @@ class Identifiers {
   /**
    * Registers the identifiers of a schema and its parts: first the resource that its `$id` begins, then its anchors in that resource.
    *
-   * @param around - Resource that contains the schema; for the document, the document itself.
+   * @param around - Resource that contains the schema; for the document, a resource without `$id`.
    */
   #index(schema: SchemaObject, pointer: string, around: Resource): void {
-    const stringAt = (keyword: string): string | null => {
-      const value = schema[keyword];
-      if (value === undefined || typeof value === "string") return value ?? null;
-      throw invalid(keyword, `#${pointer}`, "a string", value);
-    };
-    const id = stringAt("$id");
-    let resource = around;
-    // Drafts 6 and 7 write an anchor as `$id`.
-    if (pointer === "" || (id !== null && !id.startsWith("#"))) {
-      const uri = id === null || id.startsWith("#") ? around.uri : resolvedUri(id, around.uri);
-      if (uri === null) throw invalid("$id", `#${pointer}`, "a URI, or a reference that its base can resolve", id);
-      resource = { pointer, uri, parent: pointer === "" ? null : around, anchors: new Map(), dynamicAnchors: new Map() };
-      const namesake = this.#resourcesByUri.get(uri);
-      if (namesake !== undefined && !isSameJson(atPointer(this.#document, namesake.pointer), schema))
-        throw invalid("$id", `#${pointer}`, `different from the one at #${namesake.pointer}`, id);
-      this.#resourcesByUri.set(uri, resource);
-      this.#resources.set(pointer, resource);
-    }
     this.#positions.add(pointer);
-    const dynamicAnchor = stringAt("$dynamicAnchor");
+    const id = identifier(schema, "$id", pointer);
+    // Drafts 6 and 7 write an anchor as `$id`.
     const anchorInId = id?.startsWith("#") === true ? id.slice(1) : null;
-    for (const anchor of [stringAt("$anchor"), dynamicAnchor, anchorInId]) {
+    const resourceId = anchorInId === null ? id : null;
+    const resource = pointer === "" || resourceId !== null ? this.#addResource(schema, pointer, { id: resourceId, around }) : around;
+    this.#addAnchors(schema, pointer, { anchorInId, resource });
+    withParts(schema, (part, ...keys) => this.#index(part, pointer + keys.map(pointerStep).join(""), resource));
+  }
+
+  /**
+   * Adds the resource that begins at a schema.
+   *
+   * @param options - `id`: its `$id`, null for a document without one; `around`: resource that contains the schema, as in `#index`.
+   */
+  #addResource(schema: SchemaObject, pointer: string, { id, around }: { readonly id: string | null; readonly around: Resource }): Resource {
+    const uri = id === null ? around.uri : resolvedUri(id, around.uri);
+    if (uri === null) throw invalid("$id", `#${pointer}`, "a URI, or a reference that its base can resolve", id);
+    const namesake = this.#resourcesByUri.get(uri);
+    if (namesake !== undefined && !isSameJson(atPointer(this.#document, namesake.pointer), schema))
+      throw invalid("$id", `#${pointer}`, `different from the one at #${namesake.pointer}`, id);
+    const parent = pointer === "" ? null : around;
+    const resource: Resource = { pointer, uri, parent, anchors: new Map(), dynamicAnchors: new Map() };
+    this.#resourcesByUri.set(uri, resource);
+    this.#resources.set(pointer, resource);
+    return resource;
+  }
+
+  /** Adds the anchors of a schema to its resource. */
+  #addAnchors(
+    schema: SchemaObject,
+    pointer: string,
+    { anchorInId, resource }: { readonly anchorInId: string | null; readonly resource: Resource },
+  ): void {
+    const dynamicAnchor = identifier(schema, "$dynamicAnchor", pointer);
+    for (const anchor of [identifier(schema, "$anchor", pointer), dynamicAnchor, anchorInId]) {
       if (anchor === null || anchor === "") continue;
       const otherPointer = resource.anchors.get(anchor);
       if (otherPointer !== undefined && otherPointer !== pointer && !isSameJson(atPointer(this.#document, otherPointer), schema))
@@ -128,7 +158,6 @@ class Identifiers {
     }
     if (dynamicAnchor !== null) resource.dynamicAnchors.set(dynamicAnchor, pointer);
     if (schema["$recursiveAnchor"] === true && resource.pointer === pointer) resource.dynamicAnchors.set(RECURSIVE, pointer);
-    withParts(schema, (part, ...keys) => this.#index(part, pointer + keys.map(pointerStep).join(""), resource));
   }
 
   /** Returns the innermost resource that contains a position. */
@@ -139,40 +168,42 @@ class Identifiers {
     }
   }
 
-  /** Returns the scope inside a resource that is entered from another scope: outer anchors take precedence. */
-  #enter(scope: Scope, resource: Resource): Scope {
+  /** Returns the scope inside of a resource that is entered from another scope, whose anchors take precedence. */
+  #scopeInside(resource: Resource, scope: Scope): Scope {
+    // Without dynamic references, no anchor in a scope is ever read.
     if (!this.#hasDynamicReferences) return NO_ANCHORS;
-    const enteredFromScope = getOrInsert(this.#entered, scope, () => new Map<Resource, Scope>());
-    return getOrInsert(enteredFromScope, resource, () => {
-      const entered: Scope = new Map([...resource.dynamicAnchors, ...scope]);
-      const key = JSON.stringify([...entered].toSorted(([a], [b]) => (a < b ? -1 : 1)));
-      return getOrInsert(this.#scopes, key, () => entered);
+    const scopesByResource = getOrInsert(this.#innerScopes, scope, () => new Map<Resource, Scope>());
+    return getOrInsert(scopesByResource, resource, () => {
+      const inside: Scope = new Map([...resource.dynamicAnchors, ...scope]);
+      const key = JSON.stringify([...inside].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+      return getOrInsert(this.#scopes, key, () => inside);
     });
   }
 
-  /** Returns the scope of a resource that is entered from the document through the resources around it, not by a reference. */
-  #scopeAt(resource: Resource): Scope {
-    return this.#enter(resource.parent === null ? NO_ANCHORS : this.#scopeAt(resource.parent), resource);
+  /** Returns a resource's own scope: it is entered from the document through the resources around it, and not by a reference. */
+  #ownScope(resource: Resource): Scope {
+    return this.#scopeInside(resource, resource.parent === null ? NO_ANCHORS : this.#ownScope(resource.parent));
   }
 
   /**
    * Returns a schema for the result: without identifiers, and with references that are JSON pointers in the result.
    *
-   * @param kind - `copy` for a copy of the schema for another scope. Copies have no definitions, which stay at their position.
+   * @param kind - `copy` for a copy of the schema in `$defs`. Copies have no definitions, which stay at their position.
    */
-  #rewritten(schema: SchemaObject, pointer: string, resource: Resource, scope: Scope, kind: "original" | "copy"): SchemaObject {
+  #rewritten(schema: SchemaObject, place: Place, kind: "original" | "copy"): SchemaObject {
     this.#size++;
     if (this.#size > MAX_SCHEMAS)
       throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, with those that dynamic references need repeatedly`);
     const plainSchema = omit(schema, ...IDENTIFIERS, ...REFERENCES, ...(kind === "copy" ? DEFINITIONS : []));
     const result = withParts(plainSchema, (part, ...keys) => {
-      const partPointer = pointer + keys.map(pointerStep).join("");
-      const partResource = this.#resources.get(partPointer);
-      if (partResource === undefined) return this.#rewritten(part, partPointer, resource, scope, kind);
-      return this.#rewritten(part, partPointer, partResource, this.#enter(scope, partResource), kind);
+      const pointer = place.pointer + keys.map(pointerStep).join("");
+      const entered = this.#resources.get(pointer);
+      const partPlace =
+        entered === undefined ? { ...place, pointer } : { pointer, resource: entered, scope: this.#scopeInside(entered, place.scope) };
+      return this.#rewritten(part, partPlace, kind);
     });
     const [reference, ...furtherReferences] = REFERENCES.filter((keyword) => keyword in schema).map((keyword) => ({
-      $ref: this.#reference(keyword, schema[keyword], pointer, resource, scope),
+      $ref: this.#reference(keyword, schema[keyword], place),
     }));
     if (reference === undefined) return result;
     if (furtherReferences.length === 0) return { ...result, ...reference };
@@ -180,21 +211,21 @@ class Identifiers {
   }
 
   /** Returns the reference in the result that replaces a reference of the document. */
-  #reference(keyword: Keyword, value: unknown, pointer: string, resource: Resource, scope: Scope): string {
-    const { position, anchor } = this.#resolve(keyword, value, pointer, resource);
+  #reference(keyword: Keyword, value: unknown, place: Place): string {
+    const { position, anchor } = this.#resolve(keyword, value, place);
     const isDynamic = keyword !== "$ref" && anchor !== null && this.#resourceAt(position).dynamicAnchors.get(anchor) === position;
-    const target = isDynamic ? (scope.get(anchor) ?? position) : position;
-    const targetResource = this.#resourceAt(target);
-    const entered = this.#enter(scope, targetResource);
-    // In the scope of its own position, the schema there can be used; otherwise a copy for the scope.
-    if (this.#positions.has(target) && entered === this.#scopeAt(targetResource)) return referenceTo(target);
-    const copyNames = getOrInsert(this.#copyNames, entered, () => new Map<string, string>());
-    const copyName = getOrInsert(copyNames, target, () => this.#copy(target, entered));
+    const target = isDynamic ? (place.scope.get(anchor) ?? position) : position;
+    const resource = this.#resourceAt(target);
+    const scope = this.#scopeInside(resource, place.scope);
+    // In its own scope, the schema at its position can be used; otherwise a copy for the scope.
+    if (this.#positions.has(target) && scope === this.#ownScope(resource)) return referenceTo(target);
+    const copyNames = getOrInsert(this.#copyNames, scope, () => new Map<string, string>());
+    const copyName = getOrInsert(copyNames, target, () => this.#addCopy(target, scope));
     return referenceTo(`/$defs${pointerStep(copyName)}`);
   }
 
   /** Adds a copy of the schema at a position for another scope, and returns its name in `$defs` of the result. */
-  #copy(pointer: string, scope: Scope): string {
+  #addCopy(pointer: string, scope: Scope): string {
     const definitions = this.#document["$defs"];
     let name = `${pointer.slice(pointer.lastIndexOf("/") + 1)}:${this.#copies.length + 1}`;
     while (isSchemaObject(definitions) && Object.hasOwn(definitions, name)) name += ":";
@@ -202,26 +233,34 @@ class Identifiers {
     return name;
   }
 
-  /** Returns the position of a reference without regard to the scope, and its anchor, if it has one. */
+  /** Returns the target of a reference without regard to the scope: its position, and its anchor, null without one. */
   #resolve(
     keyword: Keyword,
     value: unknown,
-    pointer: string,
-    from: Resource,
+    { pointer, resource: base }: Place,
   ): { readonly position: string; readonly anchor: string | null } {
     const path = `#${pointer}`;
     if (typeof value !== "string") throw invalid(keyword, path, "a string", value);
-    const [reference = "", fragment = ""] = value.split(/#(.*)/s);
-    const uri = reference === "" ? from.uri : resolvedUri(reference, from.uri);
+    const [reference = "", encodedFragment = ""] = value.split(/#(.*)/s);
+    const uri = reference === "" ? base.uri : resolvedUri(reference, base.uri);
     const resource = uri === null ? undefined : this.#resourcesByUri.get(uri);
     if (resource === undefined) throw inOtherDocument(keyword, path, value);
-    const place = decoded(fragment, keyword, path);
-    if (place === "") return { position: resource.pointer, anchor: keyword === "$recursiveRef" ? RECURSIVE : null };
-    const position = place.startsWith("/") ? resource.pointer + place : resource.anchors.get(place);
-    const found = position === undefined ? undefined : atPointer(this.#document, position);
-    if (position === undefined || found === undefined) throw invalid(keyword, path, "a place that exists", value);
-    return { position, anchor: place.startsWith("/") ? null : place };
+    const fragment = decoded(encodedFragment, keyword, path);
+    if (fragment === "") return { position: resource.pointer, anchor: keyword === "$recursiveRef" ? RECURSIVE : null };
+    const isPointer = fragment.startsWith("/");
+    const position = isPointer ? resource.pointer + fragment : resource.anchors.get(fragment);
+    if (position === undefined || atPointer(this.#document, position) === undefined)
+      throw invalid(keyword, path, "a place that exists", value);
+    return { position, anchor: isPointer ? null : fragment };
   }
+}
+
+/** Returns an identifier of a schema; null without one. */
+function identifier(schema: SchemaObject, keyword: string, pointer: string): string | null {
+  const value = schema[keyword];
+  if (value === undefined) return null;
+  if (typeof value !== "string") throw invalid(keyword, `#${pointer}`, "a string", value);
+  return value;
 }
 
 /** Returns a URI without its fragment; null if the reference is malformed, or its base is not hierarchical. */

@@ -1,6 +1,12 @@
 /**
- * Merging of several schemas into one schema that accepts their intersection: {@link mergeSchemas} merges them pair by pair with `merged`,
- * which resolves references and `allOf` with `spreadOut`, and then merges keyword by keyword.
+ * Merging of several schemas into one schema that accepts their intersection.
+ *
+ * {@link mergeSchemas} merges the schemas pair by pair with `merged`, in three steps: `expanded` removes references and `allOf` from both
+ * schemas, which merges their targets and parts in turn; `mergedAlternatives` merges each alternative of one schema with the other schema;
+ * and `mergedKeywords` merges two schemas without any of these keyword by keyword.
+ *
+ * Schemas of members and items are not merged at once: a recursive schema would not end. They become an `allOf`, which the compiler merges
+ * when it reaches the member or item.
  */
 import {
   asList,
@@ -27,39 +33,47 @@ export interface Merging {
   readonly relax: Relax;
   /** Whether a pattern is found in a name; null if unknown. */
   readonly matches: (pattern: string, name: string) => boolean | null;
-  /** Merged pairs of schemas, by both schemas: a recursive schema leads to the same pair again. */
+  /** `allOf` of two schemas, by both schemas: a recursive schema leads to the same pair again, and then to the same `allOf`. */
   readonly pairs: WeakMap<SchemaObject, WeakMap<SchemaObject, SchemaObject>>;
-  /** Work done so far: number of merged pairs, and of compared list entries. */
+  /** Work on the document so far: number of merged pairs, and of compared list entries. */
   readonly spent: { pairs: number; entries: number };
 }
 
 /** Context of one merge. */
 interface Context extends Merging {
   readonly path: string;
-  /** Number of references and parts entered to reach this schema; limited because a schema may contain itself. */
+  /** Number of references, parts of `allOf` and alternatives that the merge is inside of. */
   readonly depth: number;
-  /** Number of combinations of alternatives that led to this merge: the alternatives of several schemas multiply. */
-  readonly ways: number;
+  /** Product of the numbers of alternatives that the merge is inside of: the alternatives of several schemas multiply. */
+  readonly combinations: number;
 }
 
-// Limits of `Context.depth`, of `Merging.spent` for a document, and of `Context.ways`.
+/** Max depth of a merge: a schema may contain itself by references alone. */
 const MAX_DEPTH = 64;
+/** Max number of merged pairs in a document. */
 const MAX_PAIRS = 20_000;
+/** Max number of compared list entries in a document. */
 const MAX_ENTRIES = 1_000_000;
-const MAX_WAYS = 500;
+/** Max combinations of alternatives; the alternatives of one schema alone are not limited. */
+const MAX_COMBINATIONS = 500;
 
-/** Counts work; returns false once a limit is exceeded. */
-function spend({ spent }: Context, entries: number): boolean {
+/** Counts compared entries of lists. Returns whether the work on the document is within its limits. */
+function countEntries({ spent }: Context, entries: number): boolean {
   spent.entries += entries;
-  return spent.pairs <= MAX_PAIRS && spent.entries <= MAX_ENTRIES;
+  return isWithinLimits(spent);
+}
+
+/** Whether the work on a document is within its limits. */
+function isWithinLimits({ pairs, entries }: Merging["spent"]): boolean {
+  return pairs <= MAX_PAIRS && entries <= MAX_ENTRIES;
 }
 
 /** Returns the intersection of two schemas as an `allOf`, which is merged when it is compiled. */
-function both(a: Schema, b: Schema, { pairs }: Merging): Schema {
+function unmerged(a: Schema, b: Schema, { pairs }: Merging): Schema {
   if (a === true || b === false) return b;
   if (b === true || a === false || a === b) return a;
-  const ofFirst = getOrInsert(pairs, a, () => new WeakMap<SchemaObject, SchemaObject>());
-  return getOrInsert(ofFirst, b, () => asPrepared({ allOf: [a, b] }));
+  const pairsOfFirst = getOrInsert(pairs, a, () => new WeakMap<SchemaObject, SchemaObject>());
+  return getOrInsert(pairsOfFirst, b, () => asPrepared({ allOf: [a, b] }));
 }
 
 /** Records that alternatives were omitted because there are too many. */
@@ -82,7 +96,7 @@ function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
 /** Returns the values that both lists contain. */
 function mergedValues(a: unknown, b: unknown, context: Context): readonly unknown[] {
   if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", context.path, "an array", Array.isArray(a) ? b : a);
-  if (!spend(context, a.length + b.length)) {
+  if (!countEntries(context, a.length + b.length)) {
     relaxAlternatives(context);
     return a;
   }
@@ -104,7 +118,7 @@ function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context
   if (keyword === "enum") return mergedValues(a, b, context);
   if (keyword === "required") {
     const names = [...toNames(a, keyword, path), ...toNames(b, keyword, path)];
-    spend(context, names.length);
+    countEntries(context, names.length);
     return [...new Set(names)];
   }
   if (keyword === "uniqueItems") return a === true || b === true;
@@ -163,7 +177,7 @@ function patternsOutside(members: Members, other: Members, context: Context): [s
       context.relax("patternProperties", context.path, "another schema must hold together with it");
       return [pattern, schema];
     }
-    return [pattern, both(schema, other.additional, context)];
+    return [pattern, unmerged(schema, other.additional, context)];
   });
 }
 
@@ -175,13 +189,13 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
   const [left, right] = [new Members(a, context), new Members(b, context)];
   const properties = [...new Set([...left.named.keys(), ...right.named.keys()])].map((name): [string, Schema] => [
     name,
-    both(left.schemaOf(name), right.schemaOf(name), context),
+    unmerged(left.schemaOf(name), right.schemaOf(name), context),
   ]);
-  const additional = both(left.additional, right.additional, context);
+  const additional = unmerged(left.additional, right.additional, context);
   const patterns = new Map(patternsOutside(left, right, context));
   for (const [pattern, schema] of patternsOutside(right, left, context)) {
     const existing = patterns.get(pattern);
-    patterns.set(pattern, existing === undefined ? schema : both(existing, schema, context));
+    patterns.set(pattern, existing === undefined ? schema : unmerged(existing, schema, context));
   }
   return {
     ...(properties.length > 0 ? { properties: Object.fromEntries(properties) } : {}),
@@ -200,9 +214,9 @@ function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): Schema
   });
   const [left, right] = [itemsOf(a), itemsOf(b)];
   const prefixItems = Array.from({ length: Math.max(left.prefix.length, right.prefix.length) }, (_, index) =>
-    both(left.prefix[index] ?? left.later, right.prefix[index] ?? right.later, context),
+    unmerged(left.prefix[index] ?? left.later, right.prefix[index] ?? right.later, context),
   );
-  const items = both(left.later, right.later, context);
+  const items = unmerged(left.later, right.later, context);
   return { ...(prefixItems.length > 0 ? { prefixItems } : {}), ...(items === true ? {} : { items }) };
 }
 
@@ -233,14 +247,17 @@ const GROUPED = [
 function merged(a: Schema, b: Schema, context: Context): Schema {
   context.spent.pairs++;
   if (a === false || b === false) return false;
-  if (!spend(context, 0) || context.depth > MAX_DEPTH) {
-    if (context.depth > MAX_DEPTH) context.relax("allOf", context.path, "schemas that must hold together refer to themselves");
-    else relaxAlternatives(context);
+  if (context.depth > MAX_DEPTH) {
+    context.relax("allOf", context.path, "schemas that must hold together refer to themselves");
     return true;
   }
-  if (a === true || isSameJson(a, b)) return isSchemaObject(b) ? spreadOut(b, context) : b;
-  if (b === true) return spreadOut(a, context);
-  const [left, right] = [spreadOut(a, context), spreadOut(b, context)];
+  if (!isWithinLimits(context.spent)) {
+    relaxAlternatives(context);
+    return true;
+  }
+  if (a === true || isSameJson(a, b)) return isSchemaObject(b) ? expanded(b, context) : b;
+  if (b === true) return expanded(a, context);
+  const [left, right] = [expanded(a, context), expanded(b, context)];
   if (!isSchemaObject(left) || !isSchemaObject(right)) return merged(left, right, context);
   return mergedAlternatives(left, right, context) ?? mergedAlternatives(right, left, context) ?? mergedKeywords(left, right, context);
 }
@@ -250,13 +267,14 @@ function mergedAlternatives(schema: SchemaObject, other: SchemaObject, context: 
   const keyword = ["anyOf", "oneOf"].find((each) => each in schema);
   if (keyword === undefined) return null;
   const options = toSchemas(schema[keyword], keyword, context.path);
+  // The part that all alternatives have in common.
   const common = merged(omit(schema, keyword), other, context);
-  const ways = context.ways * Math.max(1, options.length);
-  if (context.ways > 1 && ways > MAX_WAYS) {
+  const combinations = context.combinations * Math.max(1, options.length);
+  if (context.combinations > 1 && combinations > MAX_COMBINATIONS) {
     relaxAlternatives(context);
     return common;
   }
-  return asPrepared({ [keyword]: options.map((option) => merged(common, option, { ...deeper(context), ways })) });
+  return asPrepared({ [keyword]: options.map((option) => merged(common, option, { ...deeper(context), combinations })) });
 }
 
 /** Merges two schemas without references, `allOf` and alternatives. */
@@ -274,7 +292,7 @@ function mergedKeywords(left: SchemaObject, right: SchemaObject, context: Contex
   return asPrepared(result);
 }
 
-/** Returns the context for a schema inside of a schema. */
+/** Returns the context of a merge inside of another. */
 function deeper(context: Context): Context {
   return { ...context, depth: context.depth + 1 };
 }
@@ -295,13 +313,13 @@ function withUnevaluated(schema: Schema, keyword: string, unevaluated: unknown):
   return additional in schema ? schema : asPrepared({ ...schema, [additional]: unevaluated });
 }
 
-/** Returns a schema with its reference and its `allOf` merged into it, and with `const` converted to `enum`. */
-function spreadOut(given: SchemaObject, context: Context): Schema {
+/** Returns a schema with the target of its reference and the parts of its `allOf` merged into it, and with `const` converted to `enum`. */
+function expanded(given: SchemaObject, context: Context): Schema {
   const schema = assertionsOf(context.prepare(given, context.path));
   for (const keyword of ["unevaluatedProperties", "unevaluatedItems"]) {
     if (!(keyword in schema)) continue;
     context.relax(keyword, context.path, "other schemas that hold together with it decide what is evaluated");
-    return withUnevaluated(spreadOut(asPrepared(omit(schema, keyword)), deeper(context)), keyword, schema[keyword]);
+    return withUnevaluated(expanded(asPrepared(omit(schema, keyword)), deeper(context)), keyword, schema[keyword]);
   }
   if ("$ref" in schema) {
     const { schema: target } = context.resolve(schema["$ref"], context.path);
@@ -319,6 +337,6 @@ function spreadOut(given: SchemaObject, context: Context): Schema {
 
 /** Merges schemas into one that accepts their intersection, or a superset; omitted keywords are recorded with `relax`. */
 export function mergeSchemas(schemas: readonly Schema[], merging: Merging, path: string): Schema {
-  const context = { ...merging, path, depth: 0, ways: 1 };
+  const context = { ...merging, path, depth: 0, combinations: 1 };
   return schemas.reduce((all, schema) => merged(all, schema, context), true as Schema);
 }

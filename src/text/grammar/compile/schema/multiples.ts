@@ -44,38 +44,54 @@ export function isMultiple(value: number, divisor: number): boolean {
 /** Returns the range of code points of one digit. */
 const digit = (value: number): readonly [number, number] => [0x30 + value, 0x30 + value];
 
+/** Digits of a number so far. */
+interface Digits {
+  /** Remainder of the digits as one integer, divided by the numerator of the divisor. */
+  readonly remainder: number;
+  /** Number of digits after the point; null before the point. */
+  readonly fraction: number | null;
+}
+
 /**
- * Returns the automaton of the multiples of a divisor, with optional sign and at most as many fraction digits as the divisor; with
- * `hasZeros`, in any spelling without exponent, that is, also with further zeros.
+ * Returns the automaton of the multiples of a divisor, with optional sign and at most as many fraction digits as the divisor.
+ *
+ * @param options - `hasZeros` allows further zeros after them, and so any spelling without exponent.
  */
 export function multiplesOf({ numerator, digits }: Divisor, { hasZeros = false } = {}): Dfa {
-  const states: DfaState[] = [];
-  /** Numbers of the states by remainder and number of fraction digits. */
+  // State 0 is the start, state 1 follows the sign, and later states follow digits.
+  const firstDigitsState = 2;
+  /** Digits before each state, from the first state that follows digits on. */
+  const digitsOfStates: Digits[] = [];
   const numbers = new Map<string, number>();
-  // Remainder and number of fraction digits of each state in the order of their numbers, from 2 on; grows during the loop below.
-  const pairs: (readonly [remainder: number, fraction: number])[] = [];
-  /**
-   * Returns the number of the state after digits with this remainder. `fraction` is the number of digits after the point, -1 before the
-   * point.
-   */
-  const state = (remainder: number, fraction: number): number =>
-    getOrInsert(numbers, `${remainder},${fraction}`, () => pairs.push([remainder, fraction]) + 1);
-  const digitEdges = (remainder: number, fraction: number) =>
-    Array.from({ length: 10 }, (_, value) => ({ ranges: [digit(value)], target: state((remainder * 10 + value) % numerator, fraction) }));
-  // State 0 is the start, state 1 follows the sign.
-  const unsigned = digitEdges(0, -1);
-  states.push({ isEnd: false, edges: [{ ranges: [[0x2d, 0x2d]], target: 1 }, ...unsigned] }, { isEnd: false, edges: unsigned });
-  for (const [remainder, fraction] of pairs) {
-    // Remainder if the missing fraction digits are zeros.
-    let filledRemainder = remainder;
-    for (let count = Math.max(0, fraction); count < digits; count++) filledRemainder = (filledRemainder * 10) % numerator;
-    const isBeforePoint = fraction < 0;
+  /** Returns the number of the state after some digits. */
+  const stateAfter = (reached: Digits): number =>
+    getOrInsert(numbers, `${reached.remainder},${reached.fraction}`, () => firstDigitsState + digitsOfStates.push(reached) - 1);
+  /** Returns an edge for each further digit. */
+  const digitEdges = (remainder: number, fraction: number | null) =>
+    Array.from({ length: 10 }, (_, value) => {
+      const target = stateAfter({ remainder: (remainder * 10 + value) % numerator, fraction });
+      return { ranges: [digit(value)], target };
+    });
+  const firstDigits = digitEdges(0, null);
+  const states: DfaState[] = [
+    { isEnd: false, edges: [{ ranges: [[0x2d, 0x2d]], target: 1 }, ...firstDigits] },
+    { isEnd: false, edges: firstDigits },
+  ];
+  // The loop reaches digits that are added meanwhile.
+  for (const { remainder, fraction } of digitsOfStates) {
     const mayHaveZeros = hasZeros && remainder === 0;
     const edges: DfaState["edges"][number][] = [];
-    if (isBeforePoint) edges.push(...digitEdges(remainder, -1));
-    else if (fraction < digits) edges.push(...digitEdges(remainder, fraction + 1));
-    else if (mayHaveZeros) edges.push({ ranges: [digit(0)], target: state(0, Math.max(1, digits)) });
-    if (isBeforePoint && (digits > 0 || mayHaveZeros)) edges.push({ ranges: [[0x2e, 0x2e]], target: state(remainder, 0) });
+    if (fraction === null) {
+      edges.push(...digitEdges(remainder, null));
+      if (digits > 0 || mayHaveZeros) edges.push({ ranges: [[0x2e, 0x2e]], target: stateAfter({ remainder, fraction: 0 }) });
+    } else if (fraction < digits) {
+      edges.push(...digitEdges(remainder, fraction + 1));
+    } else if (mayHaveZeros) {
+      edges.push({ ranges: [digit(0)], target: stateAfter({ remainder: 0, fraction: Math.max(1, digits) }) });
+    }
+    // A text may end before all fraction digits of the divisor are there: those that are missing count as zeros.
+    let filledRemainder = remainder;
+    for (let count = fraction ?? 0; count < digits; count++) filledRemainder = (filledRemainder * 10) % numerator;
     // A number does not end directly after the point.
     states.push({ isEnd: fraction !== 0 && filledRemainder === 0, edges });
   }

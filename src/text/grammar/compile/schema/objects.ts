@@ -129,8 +129,8 @@ interface KeyWithContinuation {
 }
 
 /**
- * Number of optional members that are matched through one trie of their keys. Alternatives with a common prefix share its states in the
- * trie.
+ * Number of members in a block. If all members of a block are optional, they are matched through one trie of their keys, in which keys with
+ * a common prefix share states.
  */
 const BLOCK_SIZE = 64;
 
@@ -156,36 +156,37 @@ function keyTrie(entries: readonly KeyWithContinuation[], start: number): Expres
   return sequence(text(first.key.slice(start, sharedEnd)), choiceOf(branches));
 }
 
-/** Returns the expression of at least one member, without bounds; see {@link membersOf}. Optional members are matched in blocks. */
+/** Returns the expression of at least one member, without bounds; see {@link membersOf}. */
 function unboundedMembers(members: readonly Member[], additional: Expression | null, compiler: SchemaCompiler): Expression {
   /** Matches at least one member from the current position on. */
   let following = additionalMembers(additional, UNBOUNDED, 0, compiler);
   /** Whether no required member follows, so that the object may end at the current position. */
   let canEnd = true;
-  /** Members of the current block so far; cleared at a required member, so that only a block of optional members is ever full. */
-  let block: KeyWithContinuation[] = [];
-  /** Matches at least one member after the current block. */
-  let afterBlock = following;
-  for (const [index, { key, afterKey, isRequired }] of [...members.entries()].reverse()) {
-    const withoutMember = following;
-    const afterMember = afterMemberRule(withoutMember, { canEnd }, compiler);
-    following = compiler.rule(() => {
-      const withMember = sequence(text(key), afterKey, afterMember);
-      return isRequired ? withMember : choice(withMember, withoutMember);
-    });
-    canEnd &&= !isRequired;
-    if (isRequired) block = [];
-    else block.push({ key, continuation: sequence(afterKey, afterMember) });
-    if (index % BLOCK_SIZE !== 0) continue;
-    // At the start of a block, the key decides in one step which of the members is the first, instead of one choice per member.
-    if (block.length === BLOCK_SIZE) {
-      const [entries, others] = [block, afterBlock];
-      following = compiler.rule(() => choice(keyTrie(entries, 0), others));
+  for (const block of blocksOf(members).reverse()) {
+    const afterBlock = following;
+    const keys: KeyWithContinuation[] = [];
+    for (const { key, afterKey, isRequired } of block.toReversed()) {
+      const withoutMember = following;
+      const afterMember = afterMemberRule(withoutMember, { canEnd }, compiler);
+      following = compiler.rule(() => {
+        const withMember = sequence(text(key), afterKey, afterMember);
+        return isRequired ? withMember : choice(withMember, withoutMember);
+      });
+      keys.push({ key, continuation: sequence(afterKey, afterMember) });
+      canEnd &&= !isRequired;
     }
-    block = [];
-    afterBlock = following;
+    // At the start of a block of optional members, the key decides in one step which of them is the first, without a choice per member.
+    if (block.length === BLOCK_SIZE && !block.some(({ isRequired }) => isRequired)) {
+      following = compiler.rule(() => choice(keyTrie(keys, 0), afterBlock));
+    }
   }
   return following;
+}
+
+/** Returns the members in blocks of {@link BLOCK_SIZE}, of which the last one may be shorter. */
+function blocksOf(members: readonly Member[]): (readonly Member[])[] {
+  const count = Math.ceil(members.length / BLOCK_SIZE);
+  return Array.from({ length: count }, (_, block) => members.slice(block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE));
 }
 
 /** Returns the expression of at least one member, with a rule for each distinguished count of earlier members; see {@link membersOf}. */

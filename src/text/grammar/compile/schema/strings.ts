@@ -7,9 +7,10 @@ import { FORMATS, LOOSE_FORMATS } from "./formats.ts";
 import { asList, toCount, type SchemaObject } from "./keywords.ts";
 import { notsOf } from "./merge.ts";
 
-/** Language of the strings that one keyword allows. */
-interface KeywordLanguage {
+/** Keyword of a schema for strings. */
+interface Restriction {
   readonly keyword: string;
+  /** Language of the strings that the keyword allows. */
   readonly term: Term;
 }
 
@@ -26,8 +27,8 @@ function patternTerm(pattern: string, compiler: SchemaCompiler, path: string): T
   return term;
 }
 
-/** Returns the language of a format, empty for an unknown one, which is only an annotation. */
-function formatPart(format: string, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
+/** Returns the restriction by a format; none for an unknown format, which is only an annotation. */
+function formatRestriction(format: string, compiler: SchemaCompiler, path: string): Restriction[] {
   const why = LOOSE_FORMATS.get(format);
   if (why !== undefined) compiler.relax("format", path, why);
   const source = FORMATS.get(format);
@@ -36,10 +37,10 @@ function formatPart(format: string, compiler: SchemaCompiler, path: string): Key
   return [{ keyword: "format", term }];
 }
 
-/** Returns the languages of the strings that `not` allows, one for each schema that it excludes. */
-function notParts(schema: SchemaObject, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
+/** Returns the restrictions by `not`, one for each schema that it excludes. */
+function notRestrictions(schema: SchemaObject, compiler: SchemaCompiler, path: string): Restriction[] {
   const { terms } = compiler.languages;
-  return notsOf(schema["not"]).flatMap((excluded): KeywordLanguage[] => {
+  return notsOf(schema["not"]).flatMap((excluded): Restriction[] => {
     const { enum: values, pattern } = excluded;
     if (Array.isArray(values)) {
       const strings = values.filter((value) => typeof value === "string");
@@ -52,28 +53,28 @@ function notParts(schema: SchemaObject, compiler: SchemaCompiler, path: string):
   });
 }
 
-/** Returns the languages of a string's keywords, one for each, the length last. */
-function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
-  return [
-    ...asList(schema["pattern"]).map((pattern) => ({ keyword: "pattern", term: patternTerm(pattern as string, compiler, path) })),
-    ...asList(schema["format"]).flatMap((format) => formatPart(format as string, compiler, path)),
-    ...notParts(schema, compiler, path),
-    ...lengthPart(schema, compiler, path),
-  ];
-}
-
-/** Returns the language of the bounds of the length; empty without bounds. */
-function lengthPart(schema: SchemaObject, compiler: SchemaCompiler, path: string): KeywordLanguage[] {
+/** Returns the restriction by the bounds of the length; none without bounds. */
+function lengthRestriction(schema: SchemaObject, compiler: SchemaCompiler, path: string): Restriction[] {
   const { terms } = compiler.languages;
   const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
   if (min === undefined && max === undefined) return [];
   return [{ keyword: max === undefined ? "minLength" : "maxLength", term: terms.repeat(terms.character, min ?? 0, max ?? Infinity) }];
 }
 
+/** Returns the restrictions by all keywords of a string: the length last, because it takes the most states with others. */
+function restrictionsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Restriction[] {
+  return [
+    ...asList(schema["pattern"]).map((pattern) => ({ keyword: "pattern", term: patternTerm(pattern as string, compiler, path) })),
+    ...asList(schema["format"]).flatMap((format) => formatRestriction(format as string, compiler, path)),
+    ...notRestrictions(schema, compiler, path),
+    ...lengthRestriction(schema, compiler, path),
+  ];
+}
+
 /** Returns the language of all keywords of a string; null for a schema without such keywords. */
 export function stringTerm(schema: SchemaObject, compiler: SchemaCompiler, path: string): Term | null {
-  const parts = partsOf(schema, compiler, path);
-  return parts.length === 0 ? null : compiler.languages.terms.and(parts.map(({ term }) => term));
+  const restrictions = restrictionsOf(schema, compiler, path);
+  return restrictions.length === 0 ? null : compiler.languages.terms.and(restrictions.map(({ term }) => term));
 }
 
 /**
@@ -85,13 +86,13 @@ export function stringTerm(schema: SchemaObject, compiler: SchemaCompiler, path:
 export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
   const { languages, spell } = compiler;
   const quoted = (body: Expression): Expression => sequence(text('"'), body, text('"'));
-  const parts = partsOf(schema, compiler, path);
-  if (parts.length === 0) return compiler.parts.string;
-  if (parts.every(({ keyword }) => keyword.endsWith("Length"))) {
+  const restrictions = restrictionsOf(schema, compiler, path);
+  if (restrictions.length === 0) return compiler.parts.string;
+  if (restrictions.every(({ keyword }) => keyword.endsWith("Length"))) {
     const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
     return quoted(repeat(compiler.character, min ?? 0, max ?? null));
   }
-  const ofAllKeywords = languages.terms.and(parts.map(({ term }) => term));
+  const ofAllKeywords = languages.terms.and(restrictions.map(({ term }) => term));
   const largestLength = Math.max(toCount(schema, "minLength", path) ?? 0, toCount(schema, "maxLength", path) ?? 0);
   const canCount = ofAllKeywords.isPlain || largestLength <= MAX_COUNTED;
   const exact = canCount ? languages.expression(ofAllKeywords, spell) : null;
@@ -99,7 +100,7 @@ export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: s
   // Adds the keywords one by one, and omits each that makes the automaton too large.
   let enforced = languages.terms.anything;
   let expression: Expression = repeat(spell([[0, 0x10ffff]]));
-  for (const { keyword, term } of parts) {
+  for (const { keyword, term } of restrictions) {
     const narrowed = languages.terms.and([enforced, term]);
     const isTooLong = keyword.endsWith("Length") && largestLength > MAX_COUNTED && !narrowed.isPlain;
     const narrowedExpression = isTooLong ? null : languages.expression(narrowed, spell);
