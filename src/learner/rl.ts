@@ -129,7 +129,7 @@ export function* rlBatchSteps(
       rows.push({
         tokens: sequence.tokens,
         weights: lossWeights(sequence, weight / trainedTokens),
-        advantages: tokenAdvantages(sequence, { parts: entry.parts, normalized: parts, index: sequenceIndex }),
+        advantages: tokenAdvantages(sequence, sequenceIndex, { parts: entry.parts, normalized: parts }),
         logprobs: new Float32Array(sequence.logprobs),
       });
     }
