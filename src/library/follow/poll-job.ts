@@ -102,6 +102,7 @@ async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<
       if (isRouteMissing) return yield* statusPages(context, stop);
       const isWaitRefused = waitSeconds > 0 && (page.status === 400 || page.status === 422);
       if (!isWaitRefused) throw page;
+      // The next request is one without long polling.
       waitSeconds = 0;
       continue;
     }

@@ -32,16 +32,16 @@ export function withExtension(values: unknown): { readonly extra?: Json } {
   return values === undefined ? {} : { extra: { [EXTENSION]: values } };
 }
 
-// Reading.
+// Reading: from steps to items.
 
 /** Returns the message or choice of a step, then the messages of its observation. */
 export function itemsOfStep(step: AtifStep): MessageOrChoice[] {
   const item = overlaid(rebuiltItem(step), extensionOf(step.extra)?.["item"]) as MessageOrChoice;
-  return [item, ...(step.observation?.results ?? []).map(messageOfResult)];
+  return [item, ...(step.observation?.results ?? []).map(fromAtifResult)];
 }
 
 /** Converts a result to a message, with its extension values. */
-function messageOfResult(result: Result): RequestMessage {
+function fromAtifResult(result: Result): RequestMessage {
   return overlaid(rebuiltResult(result), extensionOf(result.extra)) as RequestMessage;
 }
 
@@ -54,7 +54,7 @@ function rebuiltResult({ source_call_id: id, content }: Result): RequestMessage 
 /** Rebuilds an item from a step alone, without extension values. */
 function rebuiltItem(step: AtifStep): MessageOrChoice {
   if (step.source !== "agent") return { role: step.source, content: step.message };
-  const calls = (step.tool_calls ?? []).map(readCall);
+  const calls = (step.tool_calls ?? []).map(fromAtifCall);
   const message = {
     role: "assistant",
     content: agentText(step.message) || (calls.length > 0 ? null : ""),
@@ -62,7 +62,11 @@ function rebuiltItem(step: AtifStep): MessageOrChoice {
     ...(typeof step.reasoning_content === "string" ? { reasoning: step.reasoning_content } : {}),
   };
   if (step.is_copied_context === true || step.llm_call_count === 0) return message;
-  return { message, ...(typeof step.model_name === "string" ? { model: step.model_name } : {}), ...tokensOf(step) } as AssistantChoice;
+  return {
+    message,
+    ...(typeof step.model_name === "string" ? { model: step.model_name } : {}),
+    ...tokensFromMetrics(step),
+  } as AssistantChoice;
 }
 
 /** Returns the text of an agent's message. Its parts are texts: the reader rejects other ones. */
@@ -71,7 +75,7 @@ function agentText(content: Content): string {
 }
 
 /** Converts a tool call of ATIF, with its extension values. */
-function readCall(call: Call): ToolCall {
+function fromAtifCall(call: Call): ToolCall {
   const rebuilt = {
     id: call.tool_call_id,
     type: "function",
@@ -83,7 +87,7 @@ function readCall(call: Call): ToolCall {
 /**
  * Returns token ids and log-probabilities of a step; none for a step of several model calls (their tokens cannot be separated).
  */
-function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
+function tokensFromMetrics({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
   if (!metrics || (count ?? 1) > 1) return {};
   const { prompt_token_ids: prompt, completion_token_ids: ids, logprobs } = metrics;
   /** Extension values of each token's entry, in the order of the tokens. */
@@ -103,7 +107,7 @@ function tokenName(id: number | undefined): string {
   return id === undefined ? "" : `token_id:${id}`;
 }
 
-// Writing.
+// Writing: from items to steps.
 
 /** Step without its number. */
 type UnnumberedStep = Omit<AtifStep, "step_id">;
@@ -114,22 +118,26 @@ export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
   for (const item of items) {
     const last = steps.at(-1);
     if (!isChoice(item) && item.role === "tool" && last !== undefined) {
-      const results = [...(last.observation?.results ?? []), resultOf(item, last)];
+      const results = [...(last.observation?.results ?? []), toAtifResult(item, last)];
       steps[steps.length - 1] = { ...last, observation: { results } };
       continue;
     }
-    const number = steps.length + 1;
-    const isAgentStep = isChoice(item) || item.role === "assistant";
-    const step = { step_id: number, ...(isAgentStep ? agentStep(item, number) : contextStep(item)) };
-    const rebuilt = rebuiltItem(step);
-    const difference = valueDifference(withEntriesOf(rebuilt, item), rebuilt);
-    steps.push({ ...step, ...withExtension(difference === undefined ? undefined : { item: difference }) });
+    steps.push(stepOf(item, steps.length + 1));
   }
   return steps;
 }
 
+/** Returns the step of an item, with the difference between the item and its rebuilt form as extension values. */
+function stepOf(item: MessageOrChoice, number: number): AtifStep {
+  const isAgentStep = isChoice(item) || item.role === "assistant";
+  const step = { step_id: number, ...(isAgentStep ? agentStep(item, number) : contextStep(item)) };
+  const rebuilt = rebuiltItem(step);
+  const difference = valueDifference(withEntriesOf(rebuilt, item), rebuilt);
+  return { ...step, ...withExtension(difference === undefined ? undefined : { item: difference }) };
+}
+
 /**
- * Returns an item with the log-probabilities of its rebuilt form, so that they do not count as a difference: {@link metricsOf} keeps their
+ * Returns an item with the log-probabilities of its rebuilt form, so that they do not count as a difference: {@link metricsFromTokens} keeps their
  * extension values.
  */
 function withEntriesOf(rebuilt: MessageOrChoice, item: MessageOrChoice): MessageOrChoice {
@@ -155,7 +163,7 @@ function contentOf(message: RequestMessage): Content {
 }
 
 /** Converts a tool message to a result of the step. It has no call id if the step has no such call. */
-function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Result {
+function toAtifResult(message: RequestMessage, { tool_calls: calls }: AtifStep): Result {
   const id = message.tool_call_id;
   const isKnown = typeof id === "string" && (calls ?? []).some((call) => call.tool_call_id === id);
   const result = { ...(isKnown ? { source_call_id: id } : {}), content: contentOf(message) };
@@ -166,25 +174,27 @@ function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Res
 function agentStep(item: AssistantChoice | RequestMessage, number: number): UnnumberedStep {
   const message: Json = isChoice(item) ? item.message : item;
   const reasoning = message["reasoning"] ?? message["reasoning_content"];
-  const calls = ((message["tool_calls"] ?? []) as readonly ToolCall[]).map((call, index) => callOf(call, `call_${number}_${index + 1}`));
+  const calls = ((message["tool_calls"] ?? []) as readonly ToolCall[]).map((call, index) =>
+    toAtifCall(call, `call_${number}_${index + 1}`),
+  );
   return {
     source: "agent",
     ...(isChoice(item) && typeof item["model"] === "string" ? { model_name: item["model"] } : {}),
     message: textOf(item),
     ...(typeof reasoning === "string" ? { reasoning_content: reasoning } : {}),
     ...(calls.length > 0 ? { tool_calls: calls } : {}),
-    ...(isChoice(item) ? { ...metricsOf(item), llm_call_count: 1 } : { is_copied_context: true }),
+    ...(isChoice(item) ? { ...metricsFromTokens(item), llm_call_count: 1 } : { is_copied_context: true }),
   };
 }
 
 /** Converts a tool call to ATIF, with its extension values. @param defaultId - Id of a call without one. */
-function callOf(call: ToolCall, defaultId: string): Call {
+function toAtifCall(call: ToolCall, defaultId: string): Call {
   const converted = {
     tool_call_id: call.id ?? defaultId,
     function_name: call.function.name,
     arguments: argumentsOf(call.function.arguments),
   };
-  return { ...converted, ...withExtension(valueDifference(call, readCall(converted))) };
+  return { ...converted, ...withExtension(valueDifference(call, fromAtifCall(converted))) };
 }
 
 /** Parses arguments; `{}` for text that is not a JSON object, which becomes an extension value. */
@@ -194,7 +204,7 @@ function argumentsOf(text: string | null | undefined): Json {
 }
 
 /** Returns tokens and log-probabilities of a turn, with the extension values of each token's entry. */
-function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
+function metricsFromTokens(choice: AssistantChoice): { readonly metrics?: Metrics } {
   const { prompt_token_ids: prompt, token_ids: ids, logprobs } = choice;
   const entries = logprobs?.content;
   if (!prompt && !ids && !entries) return {};
