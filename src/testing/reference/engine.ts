@@ -26,7 +26,6 @@ import type {
   SampledToken,
   SamplingParams,
 } from "../../engine/port.ts";
-import type { GrammarConstraint } from "../../text/grammar/decode/constraint.ts";
 import { DataError, NotFoundError, UnsupportedError } from "../../base/errors.ts";
 import { nextLogits, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
 import { bestTokens, chooseReferenceToken, referenceLogSoftmax, rankToken } from "./sampling.ts";
@@ -213,12 +212,15 @@ function adamStep(live: LiveModel, adam: ReturnType<typeof completeAdam>): numbe
   return gradNorm;
 }
 
+/** Constraint of a sampled choice by a grammar. */
+type Constraint = Awaited<ReturnType<Grammars["constraint"]>>;
+
 /** Samples the tokens of a request. The first token carries the log-probabilities of the prompt, if requested. */
 async function* sampleTokens(
   model: LiveModel,
   prompt: Int32Array,
   params: SamplingParams,
-  { constraint, signal }: { readonly constraint: GrammarConstraint | null; readonly signal: AbortSignal | undefined },
+  { constraint, signal }: { readonly constraint: Constraint | null; readonly signal: AbortSignal | undefined },
 ): AsyncGenerator<SampledToken> {
   const V = model.config.vocabularySize;
   const { maxTokens, promptLogprobs, topLogprobs, stopTokenIds } = params;
