@@ -68,9 +68,7 @@ export class DeviceBatchRunner {
     const { Tensor } = await loadRuntime();
     const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
     const program = await this.#program(model, batch, loss, plan, (name) => inputs[name]?.type === "float32");
-    const sums: PooledTensors = loss
-      ? await this.#gradients.acquire(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
-      : new Map();
+    const sums = loss ? await this.#gradientSums(layout) : new Map<string, never>();
     const feeds = joinTables(
       base.rotary.feeds(),
       inputs,
@@ -102,6 +100,11 @@ export class DeviceBatchRunner {
     this.#gradients.clear();
   }
 
+  /** Returns a buffer for the gradient sum of each trained parameter. */
+  #gradientSums({ parameters }: Layout): Promise<PooledTensors> {
+    return this.#gradients.acquire(new Map(parameters.map(({ name, shape }) => [name, shape])));
+  }
+
   /** Runs a program with buffers for its large kept activations. */
   async #runWithKept(program: Program, feeds: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     const shapes = [...this.#keptShapes.get(program)!(feeds)];
@@ -119,6 +122,7 @@ export class DeviceBatchRunner {
     return deviceGraphShape(config, batch, this.#budget.keptBytes - positionsIn(batch) * keptBytesPerToken(config));
   }
 
+  /** Returns the compiled graph of a batch. @param hosted - Whether runs take an input from the memory of the process. */
   #program(
     { base, lora }: DeviceBatchModel,
     batch: TrainBatch,
