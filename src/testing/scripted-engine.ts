@@ -5,21 +5,22 @@ import { randomUUID } from "node:crypto";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { checkRows } from "../engine/check-request.ts";
-import type {
-  BaseModelInfo,
-  CallOptions,
-  Engine,
-  LoraSpec,
-  LossMetrics,
-  LossSpec,
-  ModelHandle,
-  PolicyVersion,
-  PromptToken,
-  Row,
-  SamplingParams,
-  TokenLogprob,
+import {
+  OPTIMIZER_FILE,
+  type BaseModelInfo,
+  type CallOptions,
+  type Engine,
+  type LoraSpec,
+  type LossMetrics,
+  type LossSpec,
+  type ModelHandle,
+  type PolicyVersion,
+  type PromptToken,
+  type Row,
+  type SampledToken,
+  type SamplingParams,
+  type TokenLogprob,
 } from "../engine/port.ts";
-import { OPTIMIZER_FILE } from "../engine/port.ts";
 import { ArgumentError, EngineError, NotFoundError } from "../base/errors.ts";
 import { completeAdam, entropyCoefficientOf } from "../base/training-rows.ts";
 import { oneTensor, readScriptedState, type ScriptedState } from "./scripted-state.ts";
@@ -160,6 +161,31 @@ function promptTokens(prompt: Int32Array, count: number, vocabularySize: number)
   return [...prompt.subarray(1)].map((id) => ({ id, logprob: SAMPLED_LOGPROB, rank: 1, top: alternatives(id, count, vocabularySize) }));
 }
 
+/** Answer of at most `limit` tokens that follows a script. */
+interface ScriptedAnswer {
+  readonly script: ArrayLike<number>;
+  readonly limit: number;
+  readonly prompt: Int32Array;
+  readonly params: SamplingParams;
+  readonly vocabularySize: number;
+}
+
+/** Returns the token at an index of an answer. Only the first token carries the log-probabilities of the prompt. */
+function scriptedToken(index: number, { script, limit, prompt, params, vocabularySize }: ScriptedAnswer): SampledToken {
+  // After the end of a script, sampling emits the first stop token, or repeats the script if there is no stop token.
+  const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
+  const promptAlternatives = index === 0 ? params.promptLogprobs : undefined;
+  const finishAtLimit = index === limit - 1 ? "length" : undefined;
+  const finish = params.stopTokenIds.includes(id) ? "stop" : finishAtLimit;
+  return {
+    id,
+    logprob: SAMPLED_LOGPROB,
+    top: alternatives(id, params.topLogprobs, vocabularySize),
+    ...(promptAlternatives === undefined ? {} : { prompt: promptTokens(prompt, promptAlternatives, vocabularySize) }),
+    ...(finish === undefined ? {} : { finish }),
+  };
+}
+
 /**
  * Creates an {@link Engine} with a single weight, for tests: exact, instant, and without learning. Training moves the weight by a pure
  * function of the rows, states are small real files, and sampling follows a script.
@@ -190,11 +216,9 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
   /** Returns a base model. @throws NotFoundError `E_NOT_FOUND` with the existing ones. */
   function requireBase(id: string): BaseModelInfo {
     const base = bases.find((candidate) => candidate.id === id);
-    if (base === undefined)
-      throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${bases.map((b) => b.id).join(", ")}`, {
-        param: "base_model",
-      });
-    return base;
+    if (base !== undefined) return base;
+    const ids = bases.map((each) => each.id).join(", ");
+    throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${ids}`, { param: "base_model" });
   }
   /** Returns a model that is loaded. @throws EngineError `E_ENGINE` for any other. */
   function requireModel(model: ModelHandle): LiveModel {
@@ -296,28 +320,16 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       const livePolicy = policies.get(policy.id);
       if (livePolicy === undefined) throw new EngineError(`Policy '${policy.id}' is not loaded`);
       const { contextLength, vocabularySize } = requireBase(policy.base);
-      if (prompt.length === 0 || prompt.length >= contextLength) {
+      if (prompt.length === 0 || prompt.length >= contextLength)
         throw new ArgumentError(`Expected a prompt of 1 to ${contextLength - 1} tokens, got ${prompt.length}`, { param: "prompt" });
-      }
       const limit = Math.min(params.maxTokens, contextLength - prompt.length);
       const { weight, step } = livePolicy.state;
       const script = options.script?.({ policy, step, weight, prompt, params }) ?? [...prompt].reverse();
       for (let index = 0; index < limit; index++) {
         await enter({ verb: "sampleToken", id: policy.id, detail: index }, callOptions);
-        // After the end of a script, sampling emits the first stop token, or repeats the script if there is no stop token.
-        const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
-        // Only the first token carries the log-probabilities of the prompt.
-        const promptAlternatives = index === 0 ? params.promptLogprobs : undefined;
-        const finishAtLimit = index === limit - 1 ? "length" : undefined;
-        const finish = params.stopTokenIds.includes(id) ? "stop" : finishAtLimit;
-        yield {
-          id,
-          logprob: SAMPLED_LOGPROB,
-          top: alternatives(id, params.topLogprobs, vocabularySize),
-          ...(promptAlternatives === undefined ? {} : { prompt: promptTokens(prompt, promptAlternatives, vocabularySize) }),
-          ...(finish === undefined ? {} : { finish }),
-        };
-        if (finish !== undefined) return;
+        const token = scriptedToken(index, { script, limit, prompt, params, vocabularySize });
+        yield token;
+        if (token.finish !== undefined) return;
       }
     },
     async release(policy) {

@@ -10,7 +10,13 @@ import { deferred, type Deferred } from "../../base/util/deferred.ts";
 import { delay } from "../../base/util/delay.ts";
 import { isPlainJson } from "../../base/util/plain-json.ts";
 import { getOrInsert } from "../../base/util/values.ts";
-import { HttpError, type RolloutGroupInput, type RolloutPlanInfo, type RolloutTaskInfo } from "../../library/client/index.ts";
+import {
+  HttpError,
+  type CreateRolloutPlanOptions,
+  type RolloutGroupInput,
+  type RolloutPlanInfo,
+  type RolloutTaskInfo,
+} from "../../library/client/index.ts";
 import { contentHash, type Environment } from "../../library/environment/index.ts";
 import type { Outcome, Player, PlayerInit } from "../../library/rollout/attempts.ts";
 import { isUnavailable } from "../../library/rollout/unavailable.ts";
@@ -114,31 +120,10 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     version: { readonly environment: string; readonly hash: string },
     groups: readonly RolloutGroupInput[],
   ): Promise<RolloutPlanInfo> {
-    const { options, policy, seed, groupSize, signal } = this.#init;
-    const { directory, model, split, step, gather, scoreTimeouts } = options;
-    const { rolloutPlans } = model.service;
+    const { options, signal } = this.#init;
+    const { rolloutPlans } = options.model.service;
     for (let number = 0; number < MAX_CANCELLED_PLANS; number++) {
-      const identity = [model.id, directory.state.startTime, split, step, policy.id, version.environment, version.hash, number];
-      const plan = await this.#patiently(() =>
-        rolloutPlans.create({
-          environment: version.environment,
-          environmentHash: version.hash,
-          modelId: model.id,
-          policy: policy.id,
-          policyStep: policy.step,
-          groupSize,
-          seed,
-          temperature: gather.temperature,
-          chatTemplateKwargs: gather.chatTemplateKwargs,
-          timeoutMs: gather.timeoutMs,
-          retries: gather.retries,
-          replacements: gather.replacements,
-          scoreTimeouts,
-          metadata: { split, step },
-          idempotencyKey: createHash("sha256").update(JSON.stringify(identity)).digest("hex"),
-          signal,
-        }),
-      );
+      const plan = await this.#patiently(() => rolloutPlans.create({ ...this.#planOptions(version, number), signal }));
       for (const { group } of groups) this.#plans.set(group, plan.id);
       try {
         for (const page of pagesOf(groups)) await this.#patiently(() => rolloutPlans.addGroups(plan.id, page, { signal }));
@@ -148,7 +133,34 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
         if (!isCancelled) throw error;
       }
     }
-    throw new ConflictError(`All ${MAX_CANCELLED_PLANS} rollout plans of step ${step} were cancelled. Start the run in another directory`);
+    throw new ConflictError(
+      `All ${MAX_CANCELLED_PLANS} rollout plans of step ${options.step} were cancelled. Start the run in another directory`,
+    );
+  }
+
+  /** Returns the options of plan `number` of the step, with its idempotency key. */
+  #planOptions({ environment, hash }: { readonly environment: string; readonly hash: string }, number: number): CreateRolloutPlanOptions {
+    const { options, policy, seed, groupSize } = this.#init;
+    const { directory, model, split, step, gather, scoreTimeouts } = options;
+    const { temperature, chatTemplateKwargs, timeoutMs, retries, replacements } = gather;
+    const identity = [model.id, directory.state.startTime, split, step, policy.id, environment, hash, number];
+    return {
+      environment,
+      environmentHash: hash,
+      modelId: model.id,
+      policy: policy.id,
+      policyStep: policy.step,
+      groupSize,
+      seed,
+      temperature,
+      chatTemplateKwargs,
+      timeoutMs,
+      retries,
+      replacements,
+      scoreTimeouts,
+      metadata: { split, step },
+      idempotencyKey: createHash("sha256").update(JSON.stringify(identity)).digest("hex"),
+    };
   }
 
   /** Fetches the outcomes of a plan's tasks as they finish, until all rollouts of the groups have one. */
