@@ -11,6 +11,7 @@ import { parseJson } from "../../../base/util/values.ts";
 import type { AtifStep } from "./atif-schema.ts";
 import { valueDifference, overlaid } from "./difference.ts";
 import { isJsonObject, type Json } from "./documents.ts";
+import { present } from "../records.ts";
 
 /** Key of `extra` under which the writer keeps values that ATIF has no field for. */
 const EXTENSION = "whetstone";
@@ -47,8 +48,8 @@ function fromAtifResult(result: Result): RequestMessage {
 
 /** Rebuilds a message from a result alone, without extension values. A result without a call is feedback to the agent: a message of the user. */
 function rebuiltResult({ source_call_id: id, content }: Result): RequestMessage {
-  const isAnswer = id !== undefined && id !== null;
-  return { role: isAnswer ? "tool" : "user", content: content ?? "", ...(isAnswer ? { tool_call_id: id } : {}) };
+  const role = id === undefined || id === null ? "user" : "tool";
+  return { role, content: content ?? "", ...present({ tool_call_id: id }) };
 }
 
 /** Rebuilds an item from a step alone, without extension values. */
@@ -58,15 +59,10 @@ function rebuiltItem(step: AtifStep): MessageOrChoice {
   const message = {
     role: "assistant",
     content: agentText(step.message) || (calls.length > 0 ? null : ""),
-    ...(calls.length > 0 ? { tool_calls: calls } : {}),
-    ...(typeof step.reasoning_content === "string" ? { reasoning: step.reasoning_content } : {}),
+    ...present({ tool_calls: calls.length > 0 ? calls : null, reasoning: step.reasoning_content }),
   };
   if (step.is_copied_context === true || step.llm_call_count === 0) return message;
-  return {
-    message,
-    ...(typeof step.model_name === "string" ? { model: step.model_name } : {}),
-    ...tokensFromMetrics(step),
-  } as AssistantChoice;
+  return { message, ...present({ model: step.model_name }), ...tokensFromMetrics(step) } as AssistantChoice;
 }
 
 /** Returns the text of an agent's message. Its parts are texts: the reader rejects other ones. */
@@ -95,11 +91,8 @@ function tokensFromMetrics({ metrics, llm_call_count: count }: AtifStep): Partia
   const entries = logprobs?.map((logprob, index) =>
     overlaid({ token: tokenName(ids?.[index]), logprob }, Array.isArray(extensions) ? extensions[index] : {}),
   );
-  return {
-    ...(prompt ? { prompt_token_ids: prompt } : {}),
-    ...(ids ? { token_ids: ids } : {}),
-    ...(entries ? { logprobs: { content: entries as LogprobEntry[] } } : {}),
-  };
+  const content = entries as LogprobEntry[] | undefined;
+  return present({ prompt_token_ids: prompt, token_ids: ids, logprobs: content && { content } });
 }
 
 /** Returns the text of a token in log-probabilities, for which ATIF has only the id. */
@@ -214,9 +207,13 @@ function metricsFromTokens(choice: AssistantChoice): { readonly metrics?: Metric
   const hasExtensions = extensions?.some((each) => Object.keys(each as Json).length > 0) ?? false;
   return {
     metrics: {
-      ...(prompt ? { prompt_tokens: prompt.length, prompt_token_ids: prompt } : {}),
-      ...(ids ? { completion_tokens: ids.length, completion_token_ids: ids } : {}),
-      ...(entries ? { logprobs: entries.map(({ logprob }) => logprob) } : {}),
+      ...present({
+        prompt_tokens: prompt?.length,
+        prompt_token_ids: prompt,
+        completion_tokens: ids?.length,
+        completion_token_ids: ids,
+        logprobs: entries?.map(({ logprob }) => logprob),
+      }),
       ...withExtension(hasExtensions ? extensions : undefined),
     },
   };
