@@ -1,6 +1,6 @@
 /**
  * Output head and loss of a gradient graph, in slices of the trained tokens. A slice computes logits, loss and gradients before the next
- * slice starts, so logits of one slice are in memory at a time. Nothing is computed twice.
+ * slice starts, so that the logits of only one slice are in memory at a time. Nothing is computed twice.
  */
 import {
   add,
