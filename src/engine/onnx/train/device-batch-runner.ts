@@ -18,6 +18,9 @@ import { keptShapes } from "./kept-activations.ts";
 import { type DeviceBudget, keptBytesPerToken, type MemoryPlan } from "./memory-plan.ts";
 import { deviceGraphShape, type GraphShape, PADDING_STEP } from "./query-blocks.ts";
 
+/** Max compiled graphs kept. */
+const MAX_PROGRAMS = 8;
+
 /** Model in a device's memory that a batch is computed with. */
 export interface DeviceBatchModel {
   readonly base: DeviceBase;
@@ -34,7 +37,7 @@ export interface DeviceBatchModel {
 export class DeviceBatchRunner {
   readonly #memory: DeviceMemory;
   readonly #budget: DeviceBudget;
-  readonly #programs = new ProgramCache(8);
+  readonly #programs = new ProgramCache(MAX_PROGRAMS);
   readonly #keptShapes = new WeakMap<Program, ReturnType<typeof keptShapes>>();
   /** Buffers for kept activations. */
   readonly #activations: BufferPool;
