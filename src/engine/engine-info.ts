@@ -45,8 +45,8 @@ export type DeviceChoice = "auto" | "cpu" | "webgpu";
 export const DEVICE_CHOICES = ["auto", "cpu", "webgpu"] as const satisfies readonly DeviceChoice[];
 
 /**
- * Type in which weights that are not trained are stored: `float16` on a GPU alone; `int8` and `int4`, blocks of 32 elements with a scale
- * each, on the processor alone.
+ * Type in which weights that are not trained are stored: `float16` only on a GPU; `int8` and `int4`, blocks of 32 elements with a scale
+ * each, only on the processor.
  */
 export type WeightPrecision = "float32" | "float16" | "int8" | "int4";
 

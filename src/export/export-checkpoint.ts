@@ -108,38 +108,12 @@ const CHECKPOINT_FILE = "checkpoint.json";
  * ```
  */
 export async function exportCheckpoint(model: Model, path: string, options: ExportOptions = {}): Promise<ExportResult> {
-  const { format = "huggingface", force = false, base, signal, timeoutMs } = options;
+  const { format = "huggingface", force = false, signal, timeoutMs } = options;
   const dtype = options.dtype ?? "float32";
   checkOptions(model, format, options);
   const step = options.step ?? (await model.step({ signal, timeoutMs }));
-  const needsBase = model.lora !== null && format !== "peft";
   const name = `${model.entity}/${model.project}/${model.name}`;
-  const warnings = await writeTarget(path, { force }, async (scratch, output): Promise<readonly string[]> => {
-    // A checkpoint of an adapter is stored in PEFT layout, so that its download is the export.
-    const downloaded = format === "peft" ? output : join(scratch, DOWNLOAD);
-    const includeBase = needsBase && base === undefined;
-    await model.service.checkpoints.download(model.id, step, downloaded, { includeBase, signal, timeoutMs });
-    if (format === "peft") return [];
-    const directory = needsBase ? (base ?? (await includedBase(downloaded, model.baseModel))) : downloaded;
-    const source = { base: directory, name: `${name}:step${step}`, dtype, signal };
-    if (format === "gguf-adapter") {
-      await exportGgufAdapter(output, { ...source, adapter: downloaded });
-      return [];
-    }
-    const weights = await openMergedWeights(directory, needsBase ? downloaded : null);
-    try {
-      if (format === "gguf") {
-        const preTokenizer = options.tokenizer === false ? null : options.preTokenizer;
-        return await exportGguf(output, { ...source, weights, preTokenizer });
-      }
-      await mkdir(output);
-      await copyFile(join(downloaded, CHECKPOINT_FILE), join(output, CHECKPOINT_FILE));
-      await writeHuggingFace(output, { base: directory, weights, dtype: dtype as Exclude<ExportDtype, "q8_0">, signal });
-      return [];
-    } finally {
-      await weights.close();
-    }
-  });
+  const warnings = await writeTarget(path, { force }, (scratch, output) => writeCheckpoint(model, step, { scratch, output }, options));
   return {
     path,
     format,
@@ -150,6 +124,41 @@ export async function exportCheckpoint(model: Model, path: string, options: Expo
     ...(await filesOf(path)),
     warnings,
   };
+}
+
+/**
+ * Downloads a checkpoint to `scratch` and writes it to `output`.
+ *
+ * @returns Sentences about known differences.
+ */
+async function writeCheckpoint(
+  model: Model,
+  step: number,
+  { scratch, output }: { readonly scratch: string; readonly output: string },
+  { format = "huggingface", dtype = "float32", base, tokenizer, preTokenizer, signal, timeoutMs }: ExportOptions,
+): Promise<readonly string[]> {
+  const needsBase = model.lora !== null && format !== "peft";
+  // A checkpoint of an adapter is stored in PEFT layout, so that its download is the export.
+  const downloaded = format === "peft" ? output : join(scratch, DOWNLOAD);
+  const includeBase = needsBase && base === undefined;
+  await model.service.checkpoints.download(model.id, step, downloaded, { includeBase, signal, timeoutMs });
+  if (format === "peft") return [];
+  const directory = needsBase ? (base ?? (await includedBase(downloaded, model.baseModel))) : downloaded;
+  const source = { base: directory, name: `${model.entity}/${model.project}/${model.name}:step${step}`, dtype, signal };
+  if (format === "gguf-adapter") {
+    await exportGgufAdapter(output, { ...source, adapter: downloaded });
+    return [];
+  }
+  const weights = await openMergedWeights(directory, needsBase ? downloaded : null);
+  try {
+    if (format === "gguf") return await exportGguf(output, { ...source, weights, preTokenizer: tokenizer === false ? null : preTokenizer });
+    await mkdir(output);
+    await copyFile(join(downloaded, CHECKPOINT_FILE), join(output, CHECKPOINT_FILE));
+    await writeHuggingFace(output, { base: directory, weights, dtype: dtype as Exclude<ExportDtype, "q8_0">, signal });
+    return [];
+  } finally {
+    await weights.close();
+  }
 }
 
 /** Checks that the options fit the format and the model. @throws ArgumentError `E_ARGUMENT` naming the option. */

@@ -51,7 +51,7 @@ export interface AskOptions {
 }
 
 /**
- * Returns the score that a model gives: its score, moved into the range, or 1 for a passing label and 0 for another one.
+ * Returns the score that a model gives: its score, clamped to the range of the grader, or 1 for a passing label and 0 for any other label.
  *
  * @throws GraderError `E_GRADER` with the flag of the failure.
  * @throws the signal's reason.
@@ -142,7 +142,7 @@ function answerText({ choices }: ChatCompletion): string {
   return content;
 }
 
-/** Schema of the steps of reasoning in an answer. This and the next schemas are equal to the JSON schemas of the requests. */
+/** Schema of the steps of reasoning in an answer. This schema and the next two accept the same answers as the JSON schemas of the requests. */
 const steps = z.array(z.strictObject({ description: z.string(), conclusion: z.string() }));
 /** Schema of the answer with a score. */
 const scoreAnswer = z.strictObject({ steps, result: z.number() });

@@ -30,8 +30,8 @@ export interface GraderRewardOptions<S> {
  * part of a multi grader becomes the metric `reward/<name>/<variable>`, the tokens of models `grader/prompt_tokens` and
  * `grader/completion_tokens`.
  *
- * A sample that lacks a part that a template names, such as a text that is not JSON, scores 0, in a multi grader the part of it. Every
- * other failure fails the rollout, which is recorded as data; no reward is invented.
+ * If the sample lacks a value that a template names, for example because its text is not JSON, the grader scores 0; in a multi grader only
+ * the part with this template scores 0. Every other failure fails the rollout, which is recorded as data without a reward.
  *
  * @param grader - Grader.
  * @param options - Name of the reward, item of a scenario, and the function that answers requests to models.
@@ -86,7 +86,7 @@ function scoreOf({ reward: value, errors, parts, answers }: GradeResult, label: 
   const failure = firstFailure(errors);
   if (failure !== null) throw failure;
   const metrics = Object.fromEntries(parts.map(({ variable, reward: score }) => [`${REWARD_PREFIX}${label}/${variable}`, score]));
-  const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, completeRequest) => sum + completeRequest[key], 0);
+  const tokens = (key: "promptTokens" | "completionTokens") => answers.reduce((sum, answer) => sum + answer[key], 0);
   const usage = { "grader/prompt_tokens": tokens("promptTokens"), "grader/completion_tokens": tokens("completionTokens") };
   return {
     value,

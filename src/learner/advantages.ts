@@ -2,6 +2,7 @@
 
 import { DataError } from "../base/errors.ts";
 import { isTrainableGroup } from "../base/trajectory/trainable.ts";
+import { getOrInsert } from "../base/util/values.ts";
 
 /** Added to the standard deviation before the division. */
 export const DEVIATION_EPSILON = 1e-6;
@@ -115,31 +116,39 @@ export function normalizeBatch(
   reduction: LossReduction = "trajectory_mean",
 ): NormalizedEntry[] {
   const trainedTokens = entries.reduce((sum, entry) => sum + entry.tokens, 0);
+  const balanced = entries.map((entry) => balanceEntry(entry, balance));
+  if (typeof reduction === "object")
+    return balanced.map((entry) => scaleEntry(entry, { weight: trainedTokens / reduction.divisor, scale: 1 }));
+  const weights = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
+  const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (weights[index] as number), 0) / trainedTokens;
+  /** By set of entries: its trained tokens, and the sum of `|A|·w` over them. */
+  const setSums = new Map<string | null, { tokens: number; weighted: number }>();
+  for (const [index, { tokens, advantage, advantages, set = null }] of balanced.entries()) {
+    const absoluteSum = advantages?.reduce((sum, each) => sum + Math.abs(each), 0) ?? tokens * Math.abs(advantage);
+    const setSum = getOrInsert(setSums, set, () => ({ tokens: 0, weighted: 0 }));
+    setSum.tokens += tokens;
+    setSum.weighted += absoluteSum * ((weights[index] as number) / meanWeight);
+  }
+  return balanced.map((entry, index) => {
+    const { tokens, weighted } = setSums.get(entry.set ?? null) as { tokens: number; weighted: number };
+    return scaleEntry(entry, { weight: (weights[index] as number) / meanWeight, scale: weighted / tokens });
+  });
+}
+
+/** Applies an advantage balance to the advantages of an entry. */
+function balanceEntry(entry: BatchEntry, balance: number): BatchEntry {
   const balanced = (advantage: number): number => {
     if (balance > 0 && advantage < 0) return advantage * (1 - balance);
     if (balance < 0 && advantage > 0) return advantage * (1 + balance);
     return advantage;
   };
-  const toNormalized = (entry: BatchEntry, weight: number, scale: number): NormalizedEntry => {
-    // With balance 1 or −1 all advantages can be 0; 0 / 0 would then make every model weight NaN.
-    const scaled = (advantage: number) => (scale === 0 ? 0 : balanced(advantage) / scale);
-    const perToken = entry.advantages === undefined ? {} : { advantages: entry.advantages.map(scaled) };
-    return { weight, advantage: scaled(entry.advantage), ...perToken };
-  };
-  if (typeof reduction === "object") return entries.map((entry) => toNormalized(entry, trainedTokens / reduction.divisor, 1));
-  const weights = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
-  const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (weights[index] as number), 0) / trainedTokens;
-  /** By set of entries: its trained tokens, and the sum of `|A|·w` over them. */
-  const setSums = new Map<string | null, { tokens: number; weighted: number }>();
-  for (const [index, entry] of entries.entries()) {
-    const { tokens: count, advantage, advantages, set = null } = entry;
-    const absoluteAdvantage = advantages?.reduce((sum, each) => sum + Math.abs(balanced(each)), 0) ?? count * Math.abs(balanced(advantage));
-    const sum = setSums.get(set) ?? { tokens: 0, weighted: 0 };
-    const weighted = sum.weighted + absoluteAdvantage * ((weights[index] as number) / meanWeight);
-    setSums.set(set, { tokens: sum.tokens + count, weighted });
-  }
-  return entries.map((entry, index) => {
-    const sum = setSums.get(entry.set ?? null) ?? { tokens: 1, weighted: 0 };
-    return toNormalized(entry, (weights[index] as number) / meanWeight, sum.weighted / sum.tokens);
-  });
+  return { ...entry, advantage: balanced(entry.advantage), advantages: entry.advantages?.map(balanced) };
+}
+
+/** Divides the advantages of an entry by `scale`; they are 0 if `scale` is. */
+function scaleEntry(entry: BatchEntry, { weight, scale }: { readonly weight: number; readonly scale: number }): NormalizedEntry {
+  // With balance 1 or −1 all advantages can be 0; 0 / 0 would then make every model weight NaN.
+  const scaled = (advantage: number) => (scale === 0 ? 0 : advantage / scale);
+  const perToken = entry.advantages === undefined ? {} : { advantages: entry.advantages.map(scaled) };
+  return { weight, advantage: scaled(entry.advantage), ...perToken };
 }

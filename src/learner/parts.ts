@@ -111,29 +111,29 @@ export function normalizeParts(
   });
 }
 
+/** Parts of a trajectory with their normalized advantages. */
+export interface NormalizedParts {
+  readonly parts: readonly AdvantagePart[];
+  /** Weight and advantage of each part, in the order of `parts`. */
+  readonly normalized: readonly NormalizedEntry[];
+}
+
 /**
  * Returns the advantages of a sequence's tokens, shape `[T]`: for a trained token the normalized advantage of the part that contains it, 0
  * elsewhere.
  *
- * @param options - `parts`: parts of the trajectory; `normalized`: their normalized advantages, in the same order; `index`: index of the
- *   sequence among the trained sequences of the trajectory.
+ * @param index - Index of the sequence among the trained sequences of the trajectory.
+ * @param trajectory - Parts of the trajectory, and their normalized advantages in the same order.
  */
-export function tokenAdvantages(
-  sequence: SampledSequence,
-  {
-    parts,
-    normalized,
-    index,
-  }: { readonly parts: readonly AdvantagePart[]; readonly normalized: readonly NormalizedEntry[]; readonly index: number },
-): Float32Array {
+export function tokenAdvantages(sequence: SampledSequence, index: number, { parts, normalized }: NormalizedParts): Float32Array {
   // With supplied advantages there is one part per sequence, see {@link partsOf}.
   const supplied = normalized[index]?.advantages;
   if (supplied !== undefined) {
     let suppliedIndex = 0;
     return Float32Array.from(sequence.mask, (bit) => (bit === 1 ? (supplied[suppliedIndex++] ?? 0) : 0));
   }
-  const wholeTrajectory = parts[0]?.turn === null ? normalized[0] : undefined;
-  if (wholeTrajectory !== undefined) return fillTrained(sequence, wholeTrajectory.advantage);
+  const isWholeTrajectory = parts[0]?.turn === null;
+  if (isWholeTrajectory) return fillTrained(sequence, normalized[0]?.advantage ?? 0);
   const advantages = new Float32Array(sequence.tokens.length);
   const byTurn = new Map(parts.map(({ turn }, part) => [turn, normalized[part]?.advantage ?? 0]));
   for (const { turn, start, length } of sequence.turns) advantages.fill(byTurn.get(turn) ?? 0, start, start + length);

@@ -68,44 +68,59 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
   if (!Number.isFinite(trajectory.reward)) {
     throw new DataError(`${where}.reward: expected a finite number, got ${trajectory.reward}.`, { param: `${where}.reward` });
   }
-  const sampled: AssistantChoice[] = [];
-  let missingBytes = 0;
   // The policy version of a choice takes precedence over the one of its trajectory.
   const trajectoryVersion = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
-  const sequences = historiesOf(trajectory).flatMap(({ items, tools, path }) => {
-    const location = `${where}.${path}`;
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [readOrRenderTurn({ items, tools, location }, index, reading)] : []));
+  /** Choices of all histories read so far. */
+  const choices: AssistantChoice[] = [];
+  const sequences: SampledSequence[] = [];
+  let missingBytes = 0;
+  for (const { items, tools, path } of historiesOf(trajectory)) {
+    const history = { items, tools, location: `${where}.${path}` };
+    const turns = readTurns(history, reading);
     // The prompt of a later turn repeats the earlier turns, so the maximum counts and not the sum.
     missingBytes += turns.reduce((max, turn) => Math.max(max, turn.missingBytes ?? 0), 0);
     const merged = mergeTurns(turns);
     counts.merged += merged.mergedTurns;
     counts.drifted += merged.driftedTurns;
-    for (const sequence of merged.sequences) requireTokenIds(sequence, limits, location);
-    const firstTurn = sampled.length;
-    const choices = items.filter(isChoice);
-    sampled.push(...choices);
-    return merged.sequences.map((sequence) => ({
-      ...withTokenValues(sequence, choices),
-      turns: sequence.turns.map((span) => ({
-        ...span,
-        turn: firstTurn + span.turn,
-        policyVersion: choices[span.turn]?.policy_version ?? trajectoryVersion,
-      })),
-    }));
-  });
+    for (const sequence of merged.sequences) requireTokenIds(sequence, limits, history.location);
+    const historyChoices = items.filter(isChoice);
+    const earlierTurns = choices.length;
+    choices.push(...historyChoices);
+    for (const sequence of merged.sequences) {
+      const spans = sequence.turns.map((span) => {
+        const policyVersion = historyChoices[span.turn]?.policy_version ?? trajectoryVersion;
+        return { ...span, turn: earlierTurns + span.turn, policyVersion };
+      });
+      sequences.push({ ...withTokenValues(sequence, historyChoices), turns: spans });
+    }
+  }
   if (sequences.length > 0) counts.sampling++;
   counts.missingBytes += missingBytes;
   if (missingBytes > 0) counts.trajectoriesWithMissingBytes++;
   return {
     reward: trajectory.reward,
-    turnRewards: sampled.map((choice) => choice.reward ?? 0),
+    turnRewards: choices.map((choice) => choice.reward ?? 0),
     sequences,
-    choices: sampled,
-    isTruncated: sampled.some((choice) => choice.finish_reason === "length"),
+    choices,
+    isTruncated: choices.some((choice) => choice.finish_reason === "length"),
   };
 }
 
-/** Adds the supplied advantages and weights of the choices to a sequence. A token with weight 0 is excluded by the mask. */
+/** Sampled turn of a history; `missingBytes` is set for a rendered turn. */
+type HistoryTurn = TokenTurn & Partial<RenderedTurn>;
+
+/** Reads or renders the choices of a history, in order. */
+function readTurns(history: LocatedHistory, reading: TrajectoryReading): HistoryTurn[] {
+  const turns: HistoryTurn[] = [];
+  for (const [index, item] of history.items.entries()) if (isChoice(item)) turns.push(readOrRenderTurn(history, index, reading));
+  return turns;
+}
+
+/**
+ * Adds the supplied advantages and weights of the choices to a sequence. A token with weight 0 is excluded by the mask.
+ *
+ * @param choices - Choices of the sequence's history; the spans of the sequence count turns within this history.
+ */
 function withTokenValues(sequence: SampledSequence, choices: readonly AssistantChoice[]): SampledSequence {
   const spans = sequence.turns.map(({ turn, start }) => ({ start, ...choices[turn] }));
   /** Returns values of shape `[T]`, `initial` outside of turns that have them; undefined if no turn has any. */
@@ -127,7 +142,7 @@ function readOrRenderTurn(
   history: LocatedHistory,
   index: number,
   { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading,
-): TokenTurn & Partial<RenderedTurn> {
+): HistoryTurn {
   const choice = history.items[index] as AssistantChoice;
   const invalid = tokenValueProblem(choice);
   if (invalid !== null) {

@@ -1,5 +1,4 @@
 /** Rendering of turns without token ids through the chat template. */
-
 import { ArgumentError, DataError } from "../base/errors.ts";
 import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../base/schema/index.ts";
 import type { ChatMessage, ChatTokenizer } from "../text/tokenizer/index.ts";
@@ -47,9 +46,7 @@ export function renderTurn(
     throw new ArgumentError(`${where}: ${TURN_PROBLEMS["choice-without-logprobs"]}`, { param: where });
   }
   const { prompt, answer, missing } = render(items.slice(0, index + 1), tools, { tokenizer, where });
-  const closing = answer.at(-1);
-  const isCut = choice.finish_reason === "length" && closing !== undefined && tokenizer.eosTokenIds.includes(closing);
-  const renderedIds = isCut ? answer.slice(0, -1) : answer;
+  const renderedIds = choice.finish_reason === "length" ? withoutClosing(answer, tokenizer) : answer;
   const knownIds = choice.token_ids ?? (entries.length > 0 ? entries.map((entry) => idOf(entry, tokenizer, where)) : null);
   const sampledIds = knownIds ?? renderedIds;
   const turn = { ...choice, prompt_token_ids: prompt, token_ids: [...sampledIds] };
@@ -60,8 +57,19 @@ export function renderTurn(
     sampled: sampledIds,
     logprobs: entries.length > 0 ? entries.map((entry) => entry.logprob) : sampledIds.map(() => Number.NaN),
     missingBytes: (Array.isArray(choice.prompt_token_ids) ? 0 : missing.prompt) + (knownIds === null ? missing.answer : 0),
-    drifted: knownIds !== null && (knownIds.length !== renderedIds.length || knownIds.some((id, position) => id !== renderedIds[position])),
+    drifted: knownIds !== null && !isSame(knownIds, renderedIds),
   };
+}
+
+/** Whether two lists have the same token ids. */
+function isSame(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((id, position) => id === b[position]);
+}
+
+/** Returns the tokens of a rendered answer without the token that ends a turn, which the template adds to every answer. */
+function withoutClosing(answer: readonly number[], { eosTokenIds }: ChatTokenizer): readonly number[] {
+  const closing = answer.at(-1);
+  return closing !== undefined && eosTokenIds.includes(closing) ? answer.slice(0, -1) : answer;
 }
 
 /** Renders a history whose last item is the choice: the tokens before the choice, the choice's tokens, and the missing bytes of both. */

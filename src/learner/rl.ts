@@ -129,7 +129,7 @@ export function* rlBatchSteps(
       rows.push({
         tokens: sequence.tokens,
         weights: lossWeights(sequence, weight / trainedTokens),
-        advantages: tokenAdvantages(sequence, { parts: entry.parts, normalized: parts, index: sequenceIndex }),
+        advantages: tokenAdvantages(sequence, sequenceIndex, { parts: entry.parts, normalized: parts }),
         logprobs: new Float32Array(sequence.logprobs),
       });
     }
@@ -202,23 +202,39 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     const batch = { groups: groups.length, trajectories: rewards.length, contextLength, isBalancedAway: kept.length > 0 };
     throw nothingToTrainError({ ...counts, truncated }, batch);
   }
-  const metrics = {
+  const sizes = { groups: groups.length, trainable: kept.length, trainedTokens };
+  const metrics = batchMetrics({ rewards, deviations }, sizes, counts, settings.masksTruncated);
+  const { missingBytes, trajectoriesWithMissingBytes } = counts;
+  return { settings, kept, normalized, trainedTokens, metrics, counted: { missingBytes, trajectoriesWithMissingBytes } };
+}
+
+/**
+ * Returns the metrics of a batch.
+ *
+ * @param deviations - Deviation of the rewards of each group with several trajectories.
+ * @param masksTruncated - Whether truncated trajectories are not trained.
+ */
+function batchMetrics(
+  { rewards, deviations }: { readonly rewards: readonly number[]; readonly deviations: readonly number[] },
+  { groups, trainable, trainedTokens }: { readonly groups: number; readonly trainable: number; readonly trainedTokens: number },
+  counts: BatchCounts,
+  masksTruncated: boolean,
+): Record<string, number> {
+  return {
     "reward/mean": mean(rewards),
     "reward/std": mean(deviations),
     "advantage/zero_groups": counts.zeroGroups,
-    "data/groups": groups.length,
+    "data/groups": groups,
     "data/trajectories": rewards.length,
-    "data/trainable_trajectories": kept.length,
+    "data/trainable_trajectories": trainable,
     "data/merged_turns": counts.merged,
     "data/drifted_turns": counts.drifted,
     "data/dropped_sequences": counts.droppedSequences,
     "tokens/trained": trainedTokens,
     "tokens/dropped": counts.droppedTokens,
-    ...(settings.masksTruncated ? { "data/truncated_trajectories": counts.truncated } : {}),
+    ...(masksTruncated ? { "data/truncated_trajectories": counts.truncated } : {}),
     ...(counts.rendered === 0 ? {} : { "data/rendered_turns": counts.rendered, "data/rendered_drift": counts.renderedDrift }),
   };
-  const { missingBytes, trajectoriesWithMissingBytes } = counts;
-  return { settings, kept, normalized, trainedTokens, metrics, counted: { missingBytes, trajectoriesWithMissingBytes } };
 }
 
 /** Reads the trajectories of a group, and yields after each. @throws ArgumentError `E_ARGUMENT` for a group without any choice. */

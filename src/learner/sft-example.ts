@@ -8,7 +8,7 @@ import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } fro
 import type { ChatTokenizer } from "../text/tokenizer/index.ts";
 import { isChoice, requestMessageOf } from "../base/trajectory/messages.ts";
 import { historiesOf as trajectoryHistories } from "../base/trajectory/trajectory.ts";
-import { hasTokenIds, mergeTurns, readTurn, withPlaceholderLogprobs } from "./merge.ts";
+import { hasTokenIds, mergeTurns, readTurn, withPlaceholderLogprobs, type TokenTurn } from "./merge.ts";
 import { renderedSequence } from "./rendered-sequence.ts";
 import { fitsContext, requireTokenIds, countTrained } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
@@ -133,36 +133,55 @@ function isTrajectory(example: SftExample): example is z.infer<typeof trajectory
   return "messages_and_choices" in example;
 }
 
+/** Result of converting one history. */
+type HistorySequences = Pick<SftSequences, "sequences" | "missingBytes">;
+
 /** Converts one history to sequences, see {@link sftSequences}. @param options - `lastOnly`: whether only its last turn is trained. */
 function historySequences(
   history: ExampleHistory,
   tokenizer: ChatTokenizer,
   { lastOnly }: { readonly lastOnly: boolean },
-): Pick<SftSequences, "sequences" | "missingBytes"> {
-  const { items, tools, variables, location } = history;
-  const choices = items.filter(isChoice);
+): HistorySequences {
+  const choices = history.items.filter(isChoice);
   const withTokenIds = choices.filter(hasTokenIds);
-  if (choices.length > 0 && withTokenIds.length === choices.length) {
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withPlaceholderLogprobs(item), `${location}.${index}`)] : []));
-    return { sequences: mergeTurns(lastOnly ? turns.slice(-1) : turns).sequences, missingBytes: 0 };
+  if (withTokenIds.length === 0) return renderHistory(history, tokenizer, { lastOnly });
+  if (withTokenIds.length === choices.length) return { sequences: sampledSequences(history, { lastOnly }), missingBytes: 0 };
+  throw new DataError(
+    `${history.location}: ${withTokenIds.length} of ${choices.length} choices have \`prompt_token_ids\` and \`token_ids\`. ` +
+      "Give them to every choice, to train exactly what was sampled, or to none, to train through the chat template.",
+  );
+}
+
+/** Returns the sequences of a history in which every choice has token ids. */
+function sampledSequences({ items, location }: ExampleHistory, { lastOnly }: { readonly lastOnly: boolean }): readonly TokenSequence[] {
+  const turns: TokenTurn[] = [];
+  for (const [index, item] of items.entries()) {
+    if (isChoice(item)) turns.push(readTurn(withPlaceholderLogprobs(item), `${location}.${index}`));
   }
-  if (withTokenIds.length > 0) {
-    throw new DataError(
-      `${location}: ${withTokenIds.length} of ${choices.length} choices have \`prompt_token_ids\` and \`token_ids\`. ` +
-        "Give them to every choice, to train exactly what was sampled, or to none, to train through the chat template.",
-    );
-  }
+  return mergeTurns(lastOnly ? turns.slice(-1) : turns).sequences;
+}
+
+/** Renders a history without token ids. Trains its choices or, if it has none, its assistant messages without `weight: 0`. */
+function renderHistory(
+  { items, tools, variables, location }: ExampleHistory,
+  tokenizer: ChatTokenizer,
+  { lastOnly }: { readonly lastOnly: boolean },
+): HistorySequences {
   items.forEach((item, index) => requireMessageWeight(item, `${location}.${index}`));
-  const isTrained = (index: number): boolean => {
-    const item = items[index] as MessageOrChoice;
-    return choices.length > 0 ? isChoice(item) : item["weight"] !== 0;
+  const hasChoices = items.some(isChoice);
+  const isTrainable = (item: MessageOrChoice): boolean =>
+    hasChoices ? isChoice(item) : !isChoice(item) && item.role === "assistant" && item["weight"] !== 0;
+  const trainable = [...items.keys()].filter((index) => isTrainable(items[index] as MessageOrChoice));
+  if (trainable.length === 0) return { sequences: [], missingBytes: 0 };
+  const trained = new Set(lastOnly ? trainable.slice(-1) : trainable);
+  const conversation = {
+    messages: items.map(requestMessageOf),
+    tools,
+    variables,
+    isTrained: (index: number) => trained.has(index),
+    location,
   };
-  const turns = items.flatMap((item, index) => ((isChoice(item) || item.role === "assistant") && isTrained(index) ? [index] : []));
-  if (turns.length === 0) return { sequences: [], missingBytes: 0 };
-  const trained = new Set(lastOnly ? turns.slice(-1) : turns);
-  const messages = items.map(requestMessageOf);
-  const isTrainedTurn = (index: number) => trained.has(index);
-  const { sequence, missingBytes } = renderedSequence({ messages, tools, variables, isTrained: isTrainedTurn, location }, tokenizer);
+  const { sequence, missingBytes } = renderedSequence(conversation, tokenizer);
   return { sequences: [sequence], missingBytes };
 }
 

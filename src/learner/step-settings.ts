@@ -30,7 +30,7 @@ export interface StepSettings {
    * @throws ArgumentError `E_ARGUMENT` if the configured list of learning rates has another length than `steps`.
    */
   readonly rates: (steps: number) => (step: number) => number;
-  /** Path of the settings in the request, for errors: `experimental_config`. */
+  /** Path of the settings in the request, for error messages: `config` or `experimental_config`. */
   readonly path: string;
 }
 
@@ -69,21 +69,7 @@ export function stepSettings(config: StepConfig, { batchSize, learningRate: rate
 function ratesOf(rate: number | readonly number[], settings: StepConfig, path: string): StepSettings["rates"] {
   const { learning_rate_schedule: schedule, warmup_steps: steps, warmup_ratio: ratio, min_learning_rate: minimum } = settings;
   if (isSet(steps) && isSet(ratio)) throw bothSetError(path, ["warmup_steps", "warmup_ratio"], "They are two ways to say one thing");
-  if (typeof rate !== "number") {
-    const names = ["learning_rate_schedule", "warmup_steps", "warmup_ratio", "min_learning_rate"] as const;
-    const unused = names.find((name) => isSet(settings[name]));
-    if (unused !== undefined) {
-      throw new ArgumentError(`Expected one \`learning_rate\` beside \`${unused}\`, got a list. The list is the schedule; leave one out.`, {
-        param: `${path}.${unused}`,
-      });
-    }
-    return (stepCount) => {
-      if (rate.length === stepCount) return (step) => rate[step] as number;
-      throw new ArgumentError(`Expected one learning rate per batch, ${stepCount} in all (over all epochs), got ${rate.length}.`, {
-        param: "config.learning_rate",
-      });
-    };
-  }
+  if (typeof rate !== "number") return listedRates(rate, settings, path);
   if (isSet(minimum) && minimum > rate) {
     throw new ArgumentError(`Expected \`min_learning_rate\` to be at most the \`learning_rate\` of ${rate}, got ${minimum}.`, {
       param: `${path}.min_learning_rate`,
@@ -100,6 +86,23 @@ function ratesOf(rate: number | readonly number[], settings: StepConfig, path: s
   return (stepCount) => {
     const rateSchedule = { kind, peak: rate, minimum: minimum ?? 0, warmupSteps: steps ?? Math.floor((ratio ?? 0) * stepCount) };
     return (step) => learningRate(step, stepCount, rateSchedule);
+  };
+}
+
+/** Returns the learning rates of a configured list with one rate per step. The settings of a schedule are rejected beside a list. */
+function listedRates(rates: readonly number[], settings: StepConfig, path: string): StepSettings["rates"] {
+  const scheduleSettings = ["learning_rate_schedule", "warmup_steps", "warmup_ratio", "min_learning_rate"] as const;
+  const unused = scheduleSettings.find((name) => isSet(settings[name]));
+  if (unused !== undefined) {
+    throw new ArgumentError(`Expected one \`learning_rate\` beside \`${unused}\`, got a list. The list is the schedule; leave one out.`, {
+      param: `${path}.${unused}`,
+    });
+  }
+  return (stepCount) => {
+    if (rates.length === stepCount) return (step) => rates[step] as number;
+    throw new ArgumentError(`Expected one learning rate per batch, ${stepCount} in all (over all epochs), got ${rates.length}.`, {
+      param: "config.learning_rate",
+    });
   };
 }
 

@@ -5,8 +5,22 @@ import { randomUUID } from "node:crypto";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { checkRows } from "../engine/check-request.ts";
-import type { BaseModelInfo, CallOptions, Engine, LoraSpec, ModelHandle, PolicyVersion, Row, SamplingParams } from "../engine/port.ts";
-import { OPTIMIZER_FILE } from "../engine/port.ts";
+import {
+  OPTIMIZER_FILE,
+  type BaseModelInfo,
+  type CallOptions,
+  type Engine,
+  type LoraSpec,
+  type LossMetrics,
+  type LossSpec,
+  type ModelHandle,
+  type PolicyVersion,
+  type PromptToken,
+  type Row,
+  type SampledToken,
+  type SamplingParams,
+  type TokenLogprob,
+} from "../engine/port.ts";
 import { ArgumentError, EngineError, NotFoundError } from "../base/errors.ts";
 import { completeAdam, entropyCoefficientOf } from "../base/training-rows.ts";
 import { oneTensor, readScriptedState, type ScriptedState } from "./scripted-state.ts";
@@ -96,6 +110,82 @@ function gradientOf(rows: readonly Row[]): number {
   return sum;
 }
 
+/** Returns the log-probability of every trained token at a weight. */
+function logprobAt(weight: number): number {
+  return -Math.exp(-Math.abs(weight));
+}
+
+/** Returns the log-probabilities of rows, shape `[T]` per row; 0 for tokens that are not trained. */
+function logprobsOf(rows: readonly Row[], weight: number): Float32Array[] {
+  return rows.map((row) => row.weights.map((tokenWeight) => (tokenWeight === 0 ? 0 : logprobAt(weight))));
+}
+
+/** Returns the metrics of a forward and backward pass. */
+function metricsOf(rows: readonly Row[], loss: LossSpec, weight: number): LossMetrics {
+  let tokens = 0;
+  let lossSum = 0;
+  let weightSum = 0;
+  for (const row of rows) {
+    for (let t = 0; t < row.tokens.length; t++) {
+      if (row.weights[t] === 0) continue;
+      tokens++;
+      weightSum += itemAt(row.weights, t);
+      lossSum += itemAt(row.weights, t) * (row.advantages?.[t] ?? 1) * -logprobAt(weight);
+    }
+  }
+  const coefficient = entropyCoefficientOf(loss);
+  return {
+    loss: lossSum - coefficient * weightSum,
+    tokens,
+    // Each token has an entropy of 1 nat, which does not depend on the weight, so a bonus has no gradient.
+    entropy: tokens,
+    ...(coefficient > 0 ? { weightedEntropy: weightSum } : {}),
+    positions: rows.reduce((sum, row) => sum + row.tokens.length - 1, 0),
+    padding: 0,
+  };
+}
+
+/** Log-probability of every sampled token and every token of a prompt. */
+const SAMPLED_LOGPROB = -0.5;
+
+/** Returns the `count` most likely tokens: the token itself, then the tokens after it, each less likely than the one before. */
+function alternatives(token: number, count: number, vocabularySize: number): TokenLogprob[] {
+  return Array.from({ length: count }, (_, rank) => ({
+    id: rank === 0 ? token : (token + rank) % vocabularySize,
+    logprob: SAMPLED_LOGPROB - rank,
+  }));
+}
+
+/** Returns the tokens of a prompt after the first, each with `count` alternatives. */
+function promptTokens(prompt: Int32Array, count: number, vocabularySize: number): PromptToken[] {
+  return [...prompt.subarray(1)].map((id) => ({ id, logprob: SAMPLED_LOGPROB, rank: 1, top: alternatives(id, count, vocabularySize) }));
+}
+
+/** Answer of at most `limit` tokens that follows a script. */
+interface ScriptedAnswer {
+  readonly script: ArrayLike<number>;
+  readonly limit: number;
+  readonly prompt: Int32Array;
+  readonly params: SamplingParams;
+  readonly vocabularySize: number;
+}
+
+/** Returns the token at an index of an answer. Only the first token carries the log-probabilities of the prompt. */
+function scriptedToken(index: number, { script, limit, prompt, params, vocabularySize }: ScriptedAnswer): SampledToken {
+  // After the end of a script, sampling emits the first stop token, or repeats the script if there is no stop token.
+  const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
+  const promptAlternatives = index === 0 ? params.promptLogprobs : undefined;
+  const finishAtLimit = index === limit - 1 ? "length" : undefined;
+  const finish = params.stopTokenIds.includes(id) ? "stop" : finishAtLimit;
+  return {
+    id,
+    logprob: SAMPLED_LOGPROB,
+    top: alternatives(id, params.topLogprobs, vocabularySize),
+    ...(promptAlternatives === undefined ? {} : { prompt: promptTokens(prompt, promptAlternatives, vocabularySize) }),
+    ...(finish === undefined ? {} : { finish }),
+  };
+}
+
 /**
  * Creates an {@link Engine} with a single weight, for tests: exact, instant, and without learning. Training moves the weight by a pure
  * function of the rows, states are small real files, and sampling follows a script.
@@ -126,11 +216,9 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
   /** Returns a base model. @throws NotFoundError `E_NOT_FOUND` with the existing ones. */
   function requireBase(id: string): BaseModelInfo {
     const base = bases.find((candidate) => candidate.id === id);
-    if (base === undefined)
-      throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${bases.map((b) => b.id).join(", ")}`, {
-        param: "base_model",
-      });
-    return base;
+    if (base !== undefined) return base;
+    const ids = bases.map((each) => each.id).join(", ");
+    throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${ids}`, { param: "base_model" });
   }
   /** Returns a model that is loaded. @throws EngineError `E_ENGINE` for any other. */
   function requireModel(model: ModelHandle): LiveModel {
@@ -175,37 +263,14 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       await enter({ verb: "forward", id: model.id, detail: rows }, callOptions);
       checkRows(rows, requireBase(model.base), null);
       const { weight } = requireModel(model);
-      return rows.map((row) => row.weights.map((w) => (w === 0 ? 0 : -Math.exp(-Math.abs(weight)))));
+      return logprobsOf(rows, weight);
     },
     async forwardBackward(model, rows, loss, callOptions) {
       await enter({ verb: "forwardBackward", id: model.id, detail: { rows, loss } }, callOptions);
       checkRows(rows, requireBase(model.base), loss);
       const state = requireModel(model);
-      const logprob = -Math.exp(-Math.abs(state.weight));
-      let tokens = 0;
-      let lossSum = 0;
-      let weightSum = 0;
-      for (const row of rows) {
-        for (let t = 0; t < row.tokens.length; t++) {
-          if (row.weights[t] === 0) continue;
-          tokens++;
-          weightSum += itemAt(row.weights, t);
-          lossSum += itemAt(row.weights, t) * (row.advantages?.[t] ?? 1) * -logprob;
-        }
-      }
       state.gradient += gradientOf(rows);
-      const positions = rows.reduce((sum, row) => sum + row.tokens.length - 1, 0);
-      const coefficient = entropyCoefficientOf(loss);
-      const metrics = {
-        loss: lossSum - coefficient * weightSum,
-        tokens,
-        // Each token has an entropy of 1 nat, which does not depend on the weight, so a bonus has no gradient.
-        entropy: tokens,
-        ...(coefficient > 0 ? { weightedEntropy: weightSum } : {}),
-        positions,
-        padding: 0,
-      };
-      return { logprobs: rows.map((row) => row.weights.map((w) => (w === 0 ? 0 : logprob))), metrics };
+      return { logprobs: logprobsOf(rows, state.weight), metrics: metricsOf(rows, loss, state.weight) };
     },
     async optimStep(model, adam, callOptions) {
       await enter({ verb: "optimStep", id: model.id, detail: adam }, callOptions);
@@ -255,36 +320,16 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       const livePolicy = policies.get(policy.id);
       if (livePolicy === undefined) throw new EngineError(`Policy '${policy.id}' is not loaded`);
       const { contextLength, vocabularySize } = requireBase(policy.base);
-      if (prompt.length === 0 || prompt.length >= contextLength) {
+      if (prompt.length === 0 || prompt.length >= contextLength)
         throw new ArgumentError(`Expected a prompt of 1 to ${contextLength - 1} tokens, got ${prompt.length}`, { param: "prompt" });
-      }
       const limit = Math.min(params.maxTokens, contextLength - prompt.length);
       const { weight, step } = livePolicy.state;
       const script = options.script?.({ policy, step, weight, prompt, params }) ?? [...prompt].reverse();
-      // Alternatives are the tokens after the sampled one, each less likely than the one before.
-      const ranked = (token: number, count: number) =>
-        Array.from({ length: count }, (_, rank) => ({ id: rank === 0 ? token : (token + rank) % vocabularySize, logprob: -0.5 - rank }));
       for (let index = 0; index < limit; index++) {
         await enter({ verb: "sampleToken", id: policy.id, detail: index }, callOptions);
-        // After the end of a script, sampling emits the first stop token, or repeats the script if there is no stop token.
-        const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
-        const promptAlternatives = index === 0 ? params.promptLogprobs : undefined;
-        const promptTokens = [...prompt.subarray(1)].map((token) => ({
-          id: token,
-          logprob: -0.5,
-          rank: 1,
-          top: ranked(token, promptAlternatives ?? 0),
-        }));
-        const finishAtLimit = index === limit - 1 ? "length" : undefined;
-        const finish = params.stopTokenIds.includes(id) ? "stop" : finishAtLimit;
-        yield {
-          id,
-          logprob: -0.5,
-          top: ranked(id, params.topLogprobs),
-          ...(promptAlternatives === undefined ? {} : { prompt: promptTokens }),
-          ...(finish === undefined ? {} : { finish }),
-        };
-        if (finish !== undefined) return;
+        const token = scriptedToken(index, { script, limit, prompt, params, vocabularySize });
+        yield token;
+        if (token.finish !== undefined) return;
       }
     },
     async release(policy) {

@@ -219,7 +219,7 @@ function requireContinuation(continuation: readonly RequestMessage[], where: str
   throw new DataError(`${where}: expected at least one assistant message to train on, got only messages of \`weight: 0\``);
 }
 
-/** Whether preference training trains a message of a continuation: every assistant message, except one of `weight: 0`. */
+/** Whether a message is trained: every assistant message, except one of `weight: 0`. */
 export function isTrainedMessage(message: RequestMessage): boolean {
   return message.role === "assistant" && message["weight"] !== 0;
 }

@@ -1,4 +1,7 @@
-/** Encodings of data and results: JSON, and the protobuf messages of the Tinker protocol. */
+/**
+ * Encodings of data and results: JSON, and the protobuf messages of the Tinker protocol. Field numbers are from the protocol's definition
+ * of the message that a function names.
+ */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { EngineError } from "../../base/errors.ts";
 import type { TinkerSequence } from "./answers.ts";

@@ -73,7 +73,7 @@ export class Trainable {
     requireNoEntropyBonus(loss);
     const completeRows = needsOldLogprobs(rows, loss) ? withOldLogprobs(rows, await this.forward(rows, signal)) : rows;
     // Gradients that are not finite stay on the server, so the model cannot be used after a failure.
-    const logprobs = await this.#uncertainUntil(this.#sendFinite(rows, completeRows.filter(isTrained), loss, signal));
+    const logprobs = await this.#trackUncertainty(this.#sendFinite(rows, completeRows.filter(isTrained), loss, signal));
     const tokens = rows.reduce((sum, { weights }) => sum + weights.filter((weight) => weight !== 0).length, 0);
     return { logprobs, metrics: { loss: lossValue(rows, loss, logprobs), tokens, entropy: NaN } };
   }
@@ -84,7 +84,7 @@ export class Trainable {
     const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = completeAdam(adam);
     if (maxGradNorm > 0 && !this.#context.traits.clipsGradients)
       throw new UnsupportedError("This Tinker server does not clip gradients; send max_grad_norm 0", { param: "max_grad_norm" });
-    if (this.#context.traits.reduction === "sequence-mean") await this.#evenOut(signal);
+    if (this.#context.traits.reduction === "sequence-mean") await this.#correctScales(signal);
     // The server's bias correction uses its own step count. If a reset made the counts differ, learning rate, ε and weight decay are
     // adjusted so that the update equals one computed with the count here.
     const step = this.step + 1;
@@ -93,7 +93,7 @@ export class Trainable {
     const rate = (learningRate * rootRatio * (1 - beta1 ** serverStep)) / (1 - beta1 ** step);
     const decay = rate === 0 ? 0 : (weightDecay * learningRate) / rate;
     const adamParams = { learning_rate: rate, beta1, beta2, eps: epsilon * rootRatio, weight_decay: decay, grad_clip_norm: maxGradNorm };
-    const gradNorm = await this.#uncertainUntil(this.#step(adamParams, signal));
+    const gradNorm = await this.#trackUncertainty(this.#step(adamParams, signal));
     this.step = step;
     return { gradNorm, step };
   }
@@ -106,7 +106,7 @@ export class Trainable {
     this.#requireCertain();
     const zeroing = { learning_rate: 0, beta1: 0, beta2: 0, eps: ADAM_DEFAULTS.epsilon, weight_decay: 0, grad_clip_norm: 0 };
     const stepCount = this.#sentCalls.length > 0 ? 2 : 1;
-    for (let taken = 0; taken < stepCount; taken++) await this.#uncertainUntil(this.#step(zeroing, signal));
+    for (let taken = 0; taken < stepCount; taken++) await this.#trackUncertainty(this.#step(zeroing, signal));
     this.step = 0;
   }
 
@@ -124,14 +124,15 @@ export class Trainable {
   }
 
   /**
-   * Corrects the scale of earlier calls before a step. The server divides by the number of all sequences since the last step, which was
-   * known only at the last call. A loss is linear in its scale while the weights do not change, so every call is sent a second time, with
-   * a scale such that both scales add up to the doubled number of sequences.
+   * Corrects the scales of earlier calls before a step, with the reduction `sequence-mean`. The server divides by the number `n` of all
+   * sequences since the last step, but a call is scaled by the number that was known when it was sent. The gradient is linear in the scale
+   * while the weights do not change. Every call of scale `s` is therefore sent again with the scale `2n − s`: the server then counts `2n`
+   * sequences, and both scales add up to `2n`.
    */
-  async #evenOut(signal: AbortSignal | undefined): Promise<void> {
+  async #correctScales(signal: AbortSignal | undefined): Promise<void> {
     if (this.#sentCalls.every(({ scale }) => scale === this.#sequences)) return;
     const total = 2 * this.#sequences;
-    for (const { rows, loss, scale } of [...this.#sentCalls]) await this.#uncertainUntil(this.#send(rows, loss, total - scale, signal));
+    for (const { rows, loss, scale } of [...this.#sentCalls]) await this.#trackUncertainty(this.#send(rows, loss, total - scale, signal));
   }
 
   /** Sends a forward-backward call of the trained rows; returns finite log-probabilities, aligned with all `rows`. */
@@ -167,8 +168,8 @@ export class Trainable {
     return answers.flat();
   }
 
-  /** Awaits an operation. If it fails, the gradients on the server are unknown and the model refuses further calls. */
-  async #uncertainUntil<T>(work: Promise<T>): Promise<T> {
+  /** Awaits an operation. If it fails, the gradients on the server are unknown, and `#requireCertain` rejects further calls. */
+  async #trackUncertainty<T>(work: Promise<T>): Promise<T> {
     this.#isUncertain = true;
     const result = await work;
     this.#isUncertain = false;

@@ -101,8 +101,10 @@ function requireSupported(family: GgufFamily, raw: RawConfig, config: ModelConfi
   if (family.isUntied && config.isTied) refuse("`tie_word_embeddings: true`");
   const window = family.hasWindow ? null : windowOf(raw, config);
   if (window !== null) refuse(`a sliding window (\`sliding_window\`: ${window})`);
-  const unrotated = Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % family.unrotatedEvery === 0);
-  if (unrotated.join() !== unrotatedLayers.join())
+  const { unrotatedEvery } = family;
+  const isUnrotated = (layer: number) => unrotatedEvery > 0 && (layer + 1) % unrotatedEvery === 0;
+  const expectedUnrotated = Array.from({ length: layers }, (_, layer) => layer).filter(isUnrotated);
+  if (expectedUnrotated.join() !== unrotatedLayers.join())
     refuse(`layers ${unrotatedLayers.join(", ") || "(none)"} without rotation (\`no_rope_layers\`)`);
 }
 

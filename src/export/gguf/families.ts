@@ -1,6 +1,6 @@
 /**
- * Properties of the supported architectures in llama.cpp, and metadata that only some of them have. `base/gguf/architectures.ts` is the
- * opposite direction.
+ * Properties of the supported architectures in llama.cpp, and metadata that only some of them have, for the export to GGUF.
+ * `base/gguf/architectures.ts` has the properties for reading GGUF.
  */
 import { UnsupportedError } from "../../base/errors.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";

@@ -1,10 +1,10 @@
-/** Conversion of a tokenizer in Hugging Face layout to metadata in GGUF. `base/gguf/tokenizer.ts` is the opposite direction. */
+/** Conversion of a tokenizer in Hugging Face layout to metadata in GGUF. `base/gguf/tokenizer.ts` converts in the opposite direction. */
 import { DataError, UnsupportedError } from "../../base/errors.ts";
 import { TOKEN_TYPES } from "../../base/gguf/vocabulary.ts";
 import { byteFallbackPipeline, byteOf, isByteFallback } from "../../text/tokenizer/byte-fallback.ts";
 import { readTokenizerFiles, type TokenizerFiles } from "../../text/tokenizer/load.ts";
 import type { TokenizerConfigFile, TokenizerFile } from "../../text/tokenizer/files.ts";
-import { loadTokenizer } from "../../text/tokenizer/index.ts";
+import { loadTokenizer, type ChatTokenizer } from "../../text/tokenizer/index.ts";
 import { preTokenizerOf } from "./pre-tokenizers.ts";
 import { mergeScores } from "./scores.ts";
 import type { MetadataValue } from "./writer.ts";
@@ -137,14 +137,9 @@ async function specialTokens(
   const eos = idOf("eos_token") ?? tokenizer.eosTokenIds[0];
   // Without this key, llama.cpp takes token 11 (GPT-2) or 1 (Llama) for the BOS.
   const bos = idOf("bos_token") ?? eos;
-  // The difference between a text encoded with and without special tokens shows the tokens that the post-processor adds.
-  const textIds = tokenizer.encode("a");
-  const allIds = tokenizer.encode("a", { addSpecialTokens: true });
-  const start = allIds.findIndex((_, index) => textIds.every((id, i) => allIds[index + i] === id));
-  const addedBefore = [...allIds.slice(0, Math.max(start, 0))];
-  const addedAfter = [...allIds.slice(start + textIds.length)];
-  const isAtMost = (added: readonly number[], id: number | undefined) => added.length === 0 || (added.length === 1 && added[0] === id);
-  if (start < 0 || !isAtMost(addedBefore, bos) || !isAtMost(addedAfter, eos))
+  const added = addedTokens(tokenizer);
+  const isAtMost = (ids: readonly number[], id: number | undefined) => ids.length === 0 || (ids.length === 1 && ids[0] === id);
+  if (added === null || !isAtMost(added.before, bos) || !isAtMost(added.after, eos))
     throw new UnsupportedError(
       `tokenizer.json: expected a post-processor that adds at most the BOS in front and the EOS at the end, got ${JSON.stringify(file.post_processor).slice(0, 300)}`,
       { param: "format" },
@@ -160,9 +155,21 @@ async function specialTokens(
     ...idsByName.flatMap(([name, value]) =>
       value === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, { type: "uint32", value }] as const],
     ),
-    ["tokenizer.ggml.add_bos_token", { type: "bool", value: addedBefore.length > 0 }],
-    ["tokenizer.ggml.add_eos_token", { type: "bool", value: addedAfter.length > 0 }],
+    ["tokenizer.ggml.add_bos_token", { type: "bool", value: added.before.length > 0 }],
+    ["tokenizer.ggml.add_eos_token", { type: "bool", value: added.after.length > 0 }],
   ];
+}
+
+/**
+ * Returns the ids that the post-processor adds before and after a text, found by encoding a text with and without special tokens; null if
+ * the ids of the text itself change.
+ */
+function addedTokens(tokenizer: ChatTokenizer): { readonly before: readonly number[]; readonly after: readonly number[] } | null {
+  const textIds = [...tokenizer.encode("a")];
+  const allIds = [...tokenizer.encode("a", { addSpecialTokens: true })];
+  const start = allIds.findIndex((_, index) => textIds.every((id, i) => allIds[index + i] === id));
+  if (start < 0) return null;
+  return { before: allIds.slice(0, start), after: allIds.slice(start + textIds.length) };
 }
 
 /** Returns the chat template, and the template for requests with tools if there is one. */

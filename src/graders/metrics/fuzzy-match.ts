@@ -2,7 +2,7 @@
 import { lcsLength, windowLcs } from "./lcs.ts";
 import { byCodePoints, words } from "./text.ts";
 
-/** Factor of the ratios of words. */
+/** Factor of the ratios of sorted words. */
 const WORDS_SCALE = 0.95;
 /** Min ratio of the lengths at which the shorter text is compared with parts of the longer one. */
 const PARTIAL_MIN_RATIO = 1.5;
@@ -15,12 +15,14 @@ const LONG_SCALE = 0.6;
 
 /**
  * Computes the fuzzy match of two texts: rapidfuzz's `WRatio`, divided by 100. Case and every character that is neither letter nor number
- * are ignored. The value is the highest of these ratios, where the ratio of two texts is `2 · LCS / (|a| + |b|)`:
+ * are ignored. The ratio of two texts is `2 · LCS / (|a| + |b|)`. The value depends on the quotient `q` of the larger and the smaller
+ * length:
  *
- * - texts of similar length: of the texts, and 0.95 times of their sorted words, with and without repeated and common words;
- * - lengths that differ by a factor of 1.5 or more: of the texts, 0.9 times of the shorter text and the most similar part of the longer
- *   one, and 0.855 times the same of their sorted words, which is 0.855 if the texts have a word in common. From a factor of 8, 0.6
- *   replaces 0.9.
+ * - `q < 1.5`: the maximum of the ratio of the texts and `0.95 · W`, where `W` is the maximum of the ratios of their sorted words, with and
+ *   without repeated and common words;
+ * - `1.5 ≤ q < 8`: the maximum of the ratio of the texts, `0.9 · P` and `0.9 · 0.95 · PW`. `P` is the ratio of the shorter text and the
+ *   most similar part of the longer text; `PW` is the same for their sorted words, and 1 if the texts have a word in common;
+ * - `q ≥ 8`: the same with 0.6 in place of 0.9.
  *
  * @param text - Text to score.
  * @param reference - Reference text.

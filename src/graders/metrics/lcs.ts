@@ -27,6 +27,10 @@ export function lcsLength(a: readonly string[], b: readonly string[]): number {
  * Returns a limit per position of `b`: the LCS of `a` and the range of `b` from `start` to `end` (exclusive) is the number of positions in
  * the range with a limit below `start`. One pass over all pairs of tokens therefore gives the LCS for every range.
  *
+ * Before the first token of `a`, the limit of each position is the position itself, so that no position of a range counts. Each token of `a`
+ * then walks through `b` with a carried limit, at first -1: at a position with the same token, or with a limit below the carried one, both
+ * limits are exchanged. The limits stay distinct, except for -1.
+ *
  * @source C. E. R. Alves, E. N. Cáceres, S. W. Song, "An all-substrings common subsequence algorithm", Discrete Applied Mathematics 156,
  *   2008.
  */
@@ -36,9 +40,9 @@ export function rangeLimits(a: readonly string[], b: readonly string[]): Int32Ar
   const limits = Int32Array.from(b, (_, index) => index);
   for (const token of a) {
     const id = ids.get(token);
-    // A token changes nothing before its first occurrence.
     if (id === undefined) continue;
     let carriedLimit = -1;
+    // No limit before the first occurrence of the token is below -1, so that nothing is exchanged there.
     for (let index = tokens.indexOf(id); index < tokens.length; index++) {
       const limit = limits[index]!;
       if (tokens[index] !== id && carriedLimit <= limit) continue;

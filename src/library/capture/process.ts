@@ -78,6 +78,9 @@ export function sessionVariables({ key, urls, model }: Pick<CreatedSessionInfo, 
   };
 }
 
+/** Receiver of the outputs of a process. */
+type Relay = (name: "stdout" | "stderr", text: string) => void;
+
 /** Result of {@link runAgentProcess}. */
 export interface AgentResult {
   readonly ended: EndedProcess;
@@ -94,7 +97,7 @@ export interface AgentResult {
 export async function runAgentProcess(
   agent: AgentProcess,
   session: Pick<CreatedSessionInfo, "key" | "urls" | "model">,
-  { signal, relay }: { readonly signal: AbortSignal; readonly relay?: ((name: "stdout" | "stderr", text: string) => void) | undefined },
+  { signal, relay }: { readonly signal: AbortSignal; readonly relay?: Relay | undefined },
 ): Promise<AgentResult> {
   const { command, reward = "exit-code", maxOutput = DEFAULT_MAX_OUTPUT } = agent;
   const [program, ...parameters] = command;
@@ -102,21 +105,15 @@ export async function runAgentProcess(
   const scratch = await mkdtemp(join(tmpdir(), "whetstone-agent-"));
   const rewardFile = join(scratch, "reward.json");
   const { [WITHHELD_VARIABLE]: _, ...inherited } = process.env;
-  const env: NodeJS.ProcessEnv = { ...inherited, ...sessionVariables(session), WHETSTONE_REWARD_FILE: rewardFile, ...agent.env };
+  const env = { ...inherited, ...sessionVariables(session), WHETSTONE_REWARD_FILE: rewardFile, ...agent.env };
   const secrets = Object.entries(env).flatMap(([name, value]) => (SECRET_VARIABLE.test(name) ? [value] : []));
   const redact = createRedactor(secrets);
   try {
     signal.throwIfAborted();
     // A process group of its own, so that the programs that the agent starts end with it.
     const child = spawn(program, parameters, { cwd: agent.cwd, env, detached: process.platform !== "win32", stdio: "pipe" });
-    const outputs = { stdout: "", stderr: "" };
-    for (const name of ["stdout", "stderr"] as const) {
-      child[name].setEncoding("utf8").on("data", (text: string) => {
-        // Twice the returned length, so that a key that is cut at the start of the buffer is outside of the returned text.
-        outputs[name] = (outputs[name] + text).slice(-2 * maxOutput);
-        relay?.(name, text);
-      });
-    }
+    // Twice the returned length, so that a key that is cut at the start of a kept text is outside of the returned text.
+    const outputs = collectOutputs(child, 2 * maxOutput, relay);
     // A program that ends without reading its input closes the pipe.
     child.stdin.on("error", () => {}).end(agent.input ?? "");
     const [exitCode, endSignal] = await waitForEnd(child, program, signal);
@@ -126,6 +123,18 @@ export async function runAgentProcess(
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
+}
+
+/** Returns an object that has the last `length` characters of both outputs of a process at any time. */
+function collectOutputs(child: ChildProcessWithoutNullStreams, length: number, relay: Relay | undefined) {
+  const outputs = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name].setEncoding("utf8").on("data", (text: string) => {
+      outputs[name] = (outputs[name] + text).slice(-length);
+      relay?.(name, text);
+    });
+  }
+  return outputs;
 }
 
 /**

@@ -52,6 +52,14 @@ export interface Api {
  */
 export const LONG_CALL_MS = 20 * 60_000;
 
+/** Timeout for the response headers besides the time for which the service holds a request, in milliseconds. */
+const HEADERS_TIMEOUT_MS = 60_000;
+
+/** Returns the timeout for the response headers of a request that the service holds for up to `waitSeconds`, in milliseconds. */
+export function headersTimeoutFor(waitSeconds: number): number {
+  return HEADERS_TIMEOUT_MS + waitSeconds * 1000;
+}
+
 /** Properties of a request that creates a resource. */
 interface CreateRequest {
   readonly idempotencyKey: string;

@@ -12,7 +12,7 @@ import { callJson, type Api, type CallOptions } from "./api.ts";
 import type { KeyLimitsInfo } from "./keys.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 import { parseResponse } from "./options.ts";
-import { fromWire, parseFields, toWire } from "./wire.ts";
+import { fromWire, toWire } from "./wire.ts";
 
 /** Limits of an entity, over all of its keys. null or absent = no limit. */
 export interface EntityLimitsInfo extends KeyLimitsInfo {
@@ -102,10 +102,9 @@ const PATH = "/v1/preview/entities";
 
 /** Validates an entity and converts it from its wire form, its limits included. */
 function toEntity(answer: unknown): EntityInfo {
-  const fields = parseFields(entitySchema, answer, "entity");
-  // `parseFields` converts only the names of the entity's own fields.
-  const { limits } = parseResponse(entitySchema, answer, "entity");
-  return { ...fields, limits: fromWire(entityLimits, limits) };
+  const wire = parseResponse(entitySchema, answer, "entity");
+  // `fromWire` converts only the names of the entity's own fields, not of the fields of its limits.
+  return { ...fromWire(entitySchema, wire), limits: fromWire(entityLimits, wire.limits) };
 }
 
 /** Creates the `entities` resource of a connection. */

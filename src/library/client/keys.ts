@@ -13,7 +13,7 @@ import {
 import { callJson, type Api, type CallOptions } from "./api.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 import { parseResponse } from "./options.ts";
-import { fromWire, parseFields, toWire } from "./wire.ts";
+import { fromWire, toWire } from "./wire.ts";
 
 /** An API key without its secret. */
 export interface KeyInfo extends Readonly<Pick<WireKey, "id" | "name" | "status">> {
@@ -150,10 +150,9 @@ const PATH = "/v1/preview/keys";
 
 /** Validates a key and converts it from its wire form, its limits included. */
 function toKey<S extends typeof apiKey.shape>(schema: z.ZodObject<S>, answer: unknown) {
-  const fields = parseFields(schema, answer, "API key");
-  // `parseFields` converts only the names of the key's own fields.
-  const { limits } = parseResponse(apiKey, answer, "API key");
-  return { ...fields, limits: fromWire(keyLimits, limits) };
+  const wire = parseResponse(schema, answer, "API key");
+  // `fromWire` converts only the names of the key's own fields, not of the fields of its limits.
+  return { ...fromWire(schema, wire), limits: fromWire(keyLimits, (wire as z.output<typeof apiKey>).limits) };
 }
 
 /** Creates the `keys` resource of a connection. */

@@ -16,7 +16,7 @@ import {
   type RolloutOutcome,
   type RolloutPlan as WirePlan,
 } from "../../base/schema/index.ts";
-import { callCreate, callJson, type Api, type CallOptions } from "./api.ts";
+import { callCreate, callJson, headersTimeoutFor, type Api, type CallOptions } from "./api.ts";
 import { optionsToWire, parseResponse } from "./options.ts";
 import { allPages } from "./pages.ts";
 import type {
@@ -266,9 +266,4 @@ export function rolloutPlansResource(api: Api): RolloutPlans {
       return parseResponse(outcomeWithUncheckedTrajectory, answer, "outcome of a rollout") as RolloutOutcome;
     },
   };
-}
-
-/** Returns the usual timeout for the response headers, plus the time for which the service holds the response, in milliseconds. */
-function headersTimeoutFor(waitSeconds: number): number {
-  return 60_000 + waitSeconds * 1000;
 }

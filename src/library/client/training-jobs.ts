@@ -15,7 +15,7 @@ import {
   type JobStatus,
   type TrainedTrajectory,
 } from "../../base/schema/index.ts";
-import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
+import { callCreate, callJson, headersTimeoutFor, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { fromWire, parseFields, type TrainingJobInfo } from "./wire.ts";
 import { parseResponse } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
@@ -203,8 +203,7 @@ export function trainingJobsResource(api: Api): TrainingJobs {
       parseResponse(deleteTokensResponse, answer, "answer to the deletion of a token report");
     },
     events: async (jobId, { after, limit = 100, waitSeconds, ...options } = {}) => {
-      // The usual timeout, plus the time for which the service holds the response.
-      const headersTimeoutMs = 60_000 + (waitSeconds ?? 0) * 1000;
+      const headersTimeoutMs = headersTimeoutFor(waitSeconds ?? 0);
       const request = { ...options, query: { after, limit, wait: waitSeconds }, headersTimeoutMs };
       return parseResponse(jobEventList, await callJson(api, "GET", `${path(jobId)}/events`, request), "list of job events");
     },

@@ -8,6 +8,7 @@ import { jsonObject } from "../../base/schema/common.ts";
 import { exampleWeight } from "../../base/schema/example-weight.ts";
 import { requestMessage, tool, type History, type JsonObject, type RequestMessage, type Tool } from "../../base/schema/index.ts";
 import { Trajectory } from "../../base/trajectory/index.ts";
+import { isTrainedMessage } from "../../base/trajectory/preference-pair.ts";
 import { isChoice, requestMessageOf } from "../../base/trajectory/messages.ts";
 import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
 import { expandPaths, type Patterns } from "./paths.ts";
@@ -151,14 +152,14 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
         weight,
       }))
       // A main history without a trained message is kept, so that writing it fails instead of dropping it silently.
-      .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
+      .filter(({ messages }, index) => index === 0 || messages.some(isTrainedMessage))
   );
 }
 
 /** Returns the messages of all histories that a service trains, the main history first. */
 export function trainedMessages(trajectory: Trajectory): RequestMessage[] {
   const wire = trajectory.toJSON();
-  return [wire, ...wire.additional_histories].flatMap((history) => trainingMessages(history).filter(isTrained));
+  return [wire, ...wire.additional_histories].flatMap((history) => trainingMessages(history).filter(isTrainedMessage));
 }
 
 /** Returns a history as plain messages, with `weight: 0` on the assistant messages that a service does not train. */
@@ -170,55 +171,59 @@ export function trainingMessages({ messages_and_choices: items }: History): Requ
   });
 }
 
-/** Whether a message is trained: every assistant message, except one of `weight: 0`. */
-function isTrained(message: RequestMessage): boolean {
-  return message.role === "assistant" && message["weight"] !== 0;
-}
-
 /** Validates an example and returns it as the schemas parse it: tool-call arguments as JSON text, missing types added. */
 function checkedExample(example: ChatExample, where: string): ChatExample {
-  const { tools, parallelToolCalls, chatTemplateKwargs, weight } = example;
-  if (!Array.isArray(example.messages) || example.messages.length === 0)
-    throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
-  const messages = (example.messages as readonly unknown[]).map((value, index) => {
-    const message = parsedWith(
-      requestMessage,
-      value,
-      `${where}: expected a message with a \`role\` and \`content\` at \`messages.${index}`,
-    );
-    checkWeight(message, `${where}: \`messages.${index}.weight\``);
-    return message;
-  });
-  if (tools !== undefined && !Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
-  const parsedTools = (tools as readonly unknown[] | undefined)?.map((value, index) =>
-    parsedWith(tool, value, `${where}: expected a function tool at \`tools.${index}`),
-  );
+  const { parallelToolCalls, chatTemplateKwargs, weight } = example;
+  const messages = checkedMessages(example.messages, where);
+  const tools = example.tools === undefined ? undefined : checkedTools(example.tools, where);
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
     throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
   }
   if (chatTemplateKwargs !== undefined)
-    parsedWith(jsonObject, chatTemplateKwargs, `${where}: expected an object of template variables by name at \`${KWARGS}`);
+    parsedWith(jsonObject, chatTemplateKwargs, { where, expected: "an object of template variables by name", path: KWARGS });
   const { error } = exampleWeight.optional().safeParse(weight);
   if (error !== undefined) throw new DataError(`${where}: \`weight\`: ${error.issues[0]?.message ?? "invalid"}`);
-  if (!messages.some(isTrained)) {
+  if (!messages.some(isTrainedMessage)) {
     throw new DataError(`${where}: expected at least one assistant message, not of \`weight: 0\`; there is nothing to train in it`);
   }
-  return { ...example, messages, ...(parsedTools === undefined ? {} : { tools: parsedTools }) };
+  return { ...example, messages, ...(tools === undefined ? {} : { tools }) };
 }
 
-/**
- * Parses a value with a schema.
- *
- * @param expected - Beginning of the error message. Ends with an opening backtick and the path of the value; the path inside the value and
- *   the closing backtick follow.
- * @throws DataError `E_DATA` with `expected`, the path and the schema's message.
- */
-function parsedWith<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
+/** Validates the messages of an example and returns them as the schema parses them. */
+function checkedMessages(messages: unknown, where: string): RequestMessage[] {
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
+  return (messages as readonly unknown[]).map((value, index) => {
+    const path = `messages.${index}`;
+    const message = parsedWith(requestMessage, value, { where, expected: "a message with a `role` and `content`", path });
+    checkWeight(message, `${where}: \`${path}.weight\``);
+    return message;
+  });
+}
+
+/** Validates the tools of an example and returns them as the schema parses them. */
+function checkedTools(tools: unknown, where: string): Tool[] {
+  if (!Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
+  return (tools as readonly unknown[]).map((value, index) =>
+    parsedWith(tool, value, { where, expected: "a function tool", path: `tools.${index}` }),
+  );
+}
+
+/** Description of a parsed value for error messages. */
+interface Described {
+  readonly where: string;
+  readonly expected: string;
+  /** Path of the value in its example. */
+  readonly path: string;
+}
+
+/** Parses a value with a schema. @throws DataError `E_DATA` with the path of the invalid part and the schema's message. */
+function parsedWith<T>(schema: z.ZodType<T>, value: unknown, { where, expected, path }: Described): T {
   const { data, error } = schema.safeParse(value);
   if (error === undefined) return data;
   const [issue] = error.issues;
-  const path = (issue?.path ?? []).map((key) => `.${String(key)}`).join("");
-  throw new DataError(`${expected}${path}\`: ${issue?.message ?? "invalid"}`, { cause: error });
+  const fullPath = [path, ...(issue?.path ?? [])].map(String).join(".");
+  throw new DataError(`${where}: expected ${expected} at \`${fullPath}\`: ${issue?.message ?? "invalid"}`, { cause: error });
 }
 
 /**

@@ -124,17 +124,11 @@ export async function validate<S>(environment: Environment<S>, options: Validate
   for (const { split, scenario } of scenariosOf(environment, count)) {
     signal.throwIfAborted();
     const answer = gold(scenario);
-    const answers = { right: goldItems(answer), empty: goldItems("") };
-    const { right, empty } = await scoreAnswers(environment, scenario, { answers, order: ["right", "empty"], signal });
-    const reversed =
-      environment.groupRewards.length === 0
-        ? null
-        : await scoreAnswers(environment, scenario, { answers, order: ["empty", "right"], signal });
+    const scores = await scoreInBothOrders(environment, scenario, answer, signal);
     const playedCount = probes.filter((each) => each.played !== null).length;
     const isPlayed = callsTools(answer) && playedCount < MAX_PLAYED;
     const played = isPlayed ? await playGold(environment, scenario, answer, signal) : null;
-    const scenarioId = scenarioIdOf(environment, scenario);
-    probes.push({ played, split, scenarioId, right, empty, orderChange: orderChange({ right, empty }, reversed) });
+    probes.push({ played, split, scenarioId: scenarioIdOf(environment, scenario), ...scores });
   }
   const target = expected ?? expectedOf(environment, probes);
   const findings = [...findingsOf(probes, target, rewards), ...orderFindings(probes, orderTolerance), ...idFindings(environment, count)];
@@ -198,6 +192,20 @@ interface AnswerGroup {
   readonly signal: AbortSignal;
 }
 
+/** Scores the right answer and an empty one; with group rewards, also in the reverse order. */
+async function scoreInBothOrders<S>(
+  environment: Environment<S>,
+  scenario: S,
+  answer: string | readonly RequestMessage[],
+  signal: AbortSignal,
+) {
+  const answers = { right: goldItems(answer), empty: goldItems("") };
+  const outcomes = await scoreAnswers(environment, scenario, { answers, order: ["right", "empty"], signal });
+  if (environment.groupRewards.length === 0) return { ...outcomes, orderChange: 0 };
+  const reversed = await scoreAnswers(environment, scenario, { answers, order: ["empty", "right"], signal });
+  return { ...outcomes, orderChange: orderChange(outcomes, reversed) };
+}
+
 /** Scores the two answers, as one group if the environment has group rewards. */
 async function scoreAnswers<S>(environment: Environment<S>, scenario: S, { answers, order, signal }: AnswerGroup): Promise<Outcomes> {
   const outcomes: { right?: Outcome; empty?: Outcome } = {};
@@ -232,9 +240,8 @@ function failedOutcome(failure: string): Outcome {
   return { reward: null, values: {}, failure };
 }
 
-/** Returns the largest change of an answer's total reward; 0 without a second order, and for answers that failed in one of them. */
-function orderChange(outcomes: Outcomes, reversed: Outcomes | null): number {
-  if (reversed === null) return 0;
+/** Returns the largest change of an answer's total reward; 0 for answers that failed in one of the orders. */
+function orderChange(outcomes: Outcomes, reversed: Outcomes): number {
   const changes = (["right", "empty"] as const).map((name) => {
     const [a, b] = [outcomes[name].reward, reversed[name].reward];
     return a === null || b === null ? 0 : Math.abs(a - b);

@@ -97,11 +97,9 @@ async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<
       throw error;
     });
     if (page instanceof HttpError) {
-      // 404 may also mean that the job does not exist; `statusPages` then throws the same error.
-      const isRouteMissing = page.status === 405 || (page.status === 404 && service.features.jobEvents !== true);
-      if (isRouteMissing) return yield* statusPages(context, stop);
-      const isWaitRefused = waitSeconds > 0 && (page.status === 400 || page.status === 422);
-      if (!isWaitRefused) throw page;
+      const missing = missingFeature(page, context, waitSeconds);
+      if (missing === "route") return yield* statusPages(context, stop);
+      if (missing === null) throw page;
       waitSeconds = 0;
       continue;
     }
@@ -114,6 +112,13 @@ async function* eventPages(context: Context, stop: AbortSignal): AsyncGenerator<
     after = page.last_id || page.data.at(-1)?.id || after;
     if (page.data.length === 0 && !isHeld) await delay(jittered(context.intervalMs), { signal: stop });
   }
+}
+
+/** Returns what an error of the events route shows to be missing: the route, or long polling; null for any other error. */
+function missingFeature({ status }: HttpError, { service }: Context, waitSeconds: number): "route" | "long-polling" | null {
+  // 404 may also mean that the job does not exist; `statusPages` then throws the same error.
+  if (status === 405 || (status === 404 && service.features.jobEvents !== true)) return "route";
+  return waitSeconds > 0 && (status === 400 || status === 422) ? "long-polling" : null;
 }
 
 /** Polls the job's status and yields the events that it implies. Never ends by itself. */

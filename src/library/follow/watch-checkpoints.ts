@@ -62,10 +62,15 @@ export function watchCheckpoints(
       const all = await pollWithRetries(() => service.checkpoints.list(modelId, { signal: stop }), stop, { maxFailures });
       const added = all.filter(({ step }) => step > newestStep).sort((a, b) => a.step - b.step);
       added.forEach(emit);
-      newestStep = added.at(-1)?.step ?? newestStep;
-      idlePolls = added.length > 0 ? 0 : idlePolls + 1;
       const nowMs = performance.now();
-      if (added.length > 0) lastNewMs = nowMs;
+      const newest = added.at(-1);
+      if (newest === undefined) {
+        idlePolls++;
+      } else {
+        newestStep = newest.step;
+        idlePolls = 0;
+        lastNewMs = nowMs;
+      }
       const remainingMs = lastNewMs + timeoutMs - nowMs;
       if (remainingMs <= 0) throw timeoutError(modelId, timeoutMs);
       const pauseMs = backoffMs(idlePolls, { baseMs: intervalMs, maxMs: maxIntervalMs });

@@ -41,10 +41,8 @@ export interface ReferenceJudgeOptions<S> extends JudgeOptions {
  */
 export function referenceJudge<S>({ reference, extract, ...options }: ReferenceJudgeOptions<S>): Reward<S> {
   const resolved = resolvedOptions(options, "reference");
-  for (const [param, value] of Object.entries({ reference, extract: extract ?? String })) {
-    if (typeof value === "function") continue;
-    throw new ConfigError(`Expected \`${param}\` to be a function of a scenario, got ${typeof value}`, { param });
-  }
+  checkFunction("reference", reference);
+  if (extract !== undefined) checkFunction("extract", extract);
   const { name, weight, model, explain } = resolved;
   const questioner = new Questioner(resolved);
   const form = verdictForm(explain);
@@ -64,4 +62,10 @@ export function referenceJudge<S>({ reference, extract, ...options }: ReferenceJ
     return { value: median(scores.map((each) => each.score)), metrics: spending.metrics(), logs: scoreLines(name, scores) };
   };
   return Object.freeze({ name, weight, score });
+}
+
+/** @throws ConfigError `E_CONFIG` for an option that is not a function. */
+function checkFunction(param: string, value: unknown): void {
+  if (typeof value === "function") return;
+  throw new ConfigError(`Expected \`${param}\` to be a function of a scenario, got ${typeof value}`, { param });
 }

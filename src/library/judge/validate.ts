@@ -113,15 +113,8 @@ export async function validateJudge<S>(
   }
   const calls = judged.flatMap(({ calls: all }) => all);
   const failures = calls.filter((call) => typeof call === "string");
-  const agreements = judged.flatMap(({ quality, calls: all }) => {
-    const scored = all.filter((call) => typeof call !== "string");
-    return scored.map((scores) => agreementOf(quality, scores));
-  });
-  const pairs = agreements.reduce((sum, each) => sum + each.pairs, 0);
-  const pairwiseAccuracy = agreements.reduce((sum, each) => sum + each.concordant + each.ties / 2, 0) / pairs;
   const measured = {
-    pairwiseAccuracy,
-    kendallTau: mean(agreements.map(({ tau }) => tau)),
+    ...agreementOfAll(judged),
     orderChange: changeOf(judged.map(({ calls: all }) => all.slice(0, orders))),
     noise: changeOf(judged.map(({ calls: all }) => [first(all), last(all)])),
   };
@@ -185,6 +178,17 @@ function permutation(count: number, seed: number, order: number): number[] {
   if (order === 0) return positions;
   const keyed = positions.map((position) => ({ position, key: uniform(BigInt(seed), order, position) }));
   return keyed.sort((a, b) => a.key - b.key).map(({ position }) => position);
+}
+
+/** Compares the scores of all calls that did not fail with the known quality. */
+function agreementOfAll(cases: readonly JudgedCase[]): Pick<JudgeValidation, "pairwiseAccuracy" | "kendallTau"> {
+  const agreements = cases.flatMap(({ quality, calls }) => {
+    const scored = calls.filter((call) => typeof call !== "string");
+    return scored.map((scores) => agreementOf(quality, scores));
+  });
+  const pairs = agreements.reduce((sum, each) => sum + each.pairs, 0);
+  const inOrder = agreements.reduce((sum, each) => sum + each.concordant + each.ties / 2, 0);
+  return { pairwiseAccuracy: inOrder / pairs, kendallTau: mean(agreements.map(({ tau }) => tau)) };
 }
 
 /**

@@ -104,7 +104,8 @@ export class Attempts<S> implements Player<S> {
   async #withRetries(scenario: S, rollout: Omit<Attempt, "attempt">, slowDowns: SlowDowns): Promise<Result> {
     const { options, rateLimiter, signal, onEvent } = this.#init;
     const { group, index } = rollout;
-    const { limit, when = isRetryable } = typeof options.retries === "object" ? options.retries : { limit: options.retries ?? 0 };
+    const { retries = 0 } = options;
+    const { limit, when = isRetryable } = typeof retries === "object" ? retries : { limit: retries };
     let attempt = 0;
     for (;;) {
       const result = await this.#attempt(scenario, { ...rollout, attempt }, slowDowns);

@@ -88,7 +88,7 @@ export class RateLimiter {
     this.#queue.start();
   }
 
-  /** Starts a pause, or extends the current one. Only the start reduces the concurrency. */
+  /** Starts a pause, or extends the current one. */
   #pause(retryAfterMs: number | null): void {
     const nowMs = performance.now();
     // Only the first 429 of a pause reduces the concurrency. The others show the load before the pause, not the reduced one.

@@ -15,7 +15,17 @@ import { countParameters } from "../../engine/onnx/model/transformer.ts";
 import { initialAdapter, readBaseWeights, unpackTensors } from "../../engine/onnx/model/weights.ts";
 import { maxSampledLength } from "../../engine/onnx/model/rope.ts";
 import { Grammars, grammarText } from "../../engine/onnx/sample/grammar-cache.ts";
-import type { CallOptions, Engine, LoraSpec, LossSpec, ModelHandle, PolicyVersion, Row, SampledToken } from "../../engine/port.ts";
+import type {
+  CallOptions,
+  Engine,
+  LoraSpec,
+  LossSpec,
+  ModelHandle,
+  PolicyVersion,
+  Row,
+  SampledToken,
+  SamplingParams,
+} from "../../engine/port.ts";
 import { DataError, NotFoundError, UnsupportedError } from "../../base/errors.ts";
 import { nextLogits, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
 import { bestTokens, chooseReferenceToken, referenceLogSoftmax, rankToken } from "./sampling.ts";
@@ -145,29 +155,10 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     forward: async (model, rows, options) => pass(model, rows, null, options).logprobs,
     forwardBackward: async (model, rows, loss, options) => pass(model, rows, loss, options),
     async optimStep(model, adam, { signal } = {}) {
-      const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = completeAdam(adam);
       signal?.throwIfAborted();
       const live = find(models, model.id);
-      live.step++;
-      const { step } = live;
-      const squares = [...live.trained.values()].map(({ gradient }) => gradient.reduce((sum, g) => sum + g * g, 0));
-      const gradNorm = Math.sqrt(squares.reduce((sum, part) => sum + part, 0));
-      const clip = maxGradNorm > 0 && gradNorm > maxGradNorm ? maxGradNorm / gradNorm : 1;
-      for (const [name, { data, gradient }] of live.trained) {
-        const [m, v] = live.moments.get(name) ?? [new Float64Array(data.length), new Float64Array(data.length)];
-        live.moments.set(name, [m, v]);
-        // Weight decay applies to matrices, also with one row, and not to gains and biases.
-        const decay = /(norm\.weight|\.bias)$/.test(name) ? 0 : weightDecay;
-        for (const [i, raw] of gradient.entries()) {
-          const g = raw * clip;
-          m[i] = beta1 * m[i]! + (1 - beta1) * g;
-          v[i] = beta2 * v[i]! + (1 - beta2) * g * g;
-          const update = m[i]! / (1 - beta1 ** step) / (Math.sqrt(v[i]! / (1 - beta2 ** step)) + epsilon);
-          data[i]! -= learningRate * (update + decay * data[i]!);
-        }
-      }
-      dropGradients(live);
-      return { gradNorm, step };
+      const gradNorm = adamStep(live, completeAdam(adam));
+      return { gradNorm, step: live.step };
     },
     async resetOptimizer(model) {
       const live = find(models, model.id);
@@ -180,43 +171,85 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     loadPolicy: async ({ base, state }) => publish(state === undefined ? await load(base, null, 0) : await readState(state, { base })),
     async *sample(policy, prompt, params, { signal } = {}) {
       const model = find(policies, policy.id);
-      const V = model.config.vocabularySize;
       checkSampling(prompt, params, { ...model.config, maxTopLogprobs: MAX_TOP_LOGPROBS });
       const constraint =
         params.constraint === undefined ? null : await grammars.constraint(find(directories, policy.base), grammarText(params.constraint));
-      const { maxTokens, promptLogprobs, topLogprobs, stopTokenIds } = params;
-      const maxLength = maxSampledLength(model.config, prompt.length);
-      const outputs: number[] = [];
-      while (true) {
-        signal?.throwIfAborted();
-        const tokens = [...prompt, ...outputs];
-        const { data } = nextLogits(model, tokens);
-        const logitsAfter = (t: number) => data.subarray(t * V, (t + 1) * V);
-        const raw = logitsAfter(tokens.length - 1);
-        const mask = constraint?.masked(new Float32Array(V)); // 0 for tokens that can follow, −∞ for all others
-        const logits = raw.map((logit, id) => logit + (mask?.[id] ?? 0));
-        const logprobs = referenceLogSoftmax(logits, tokens.length);
-        const id = chooseReferenceToken(logits, params, { prompt, outputs });
-        const isFull = outputs.length + 1 >= maxTokens || tokens.length + 1 >= maxLength;
-        const finishAtLimit = isFull ? "length" : undefined;
-        const finish = stopTokenIds.includes(id) ? "stop" : finishAtLimit;
-        const token: SampledToken = { id, logprob: logprobs[id]!, top: bestTokens(logprobs, topLogprobs), finish };
-        const ranked = (count: number) =>
-          tokens.slice(1).map((next, t) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), next, count));
-        const firstTokenFields = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: ranked(promptLogprobs) };
-        yield outputs.length > 0 ? token : { ...token, ...firstTokenFields };
-        if (finish !== undefined) return;
-        constraint?.record(id);
-        outputs.push(id);
-        // Yields to the event loop, so that other requests run and an abort takes effect.
-        await new Promise(setImmediate);
-      }
+      yield* sampleTokens(model, prompt, params, { constraint, signal });
     },
     release: async ({ id }) => void policies.delete(id),
     unload: async ({ id }) => void models.delete(id),
     close: () => Promise.resolve(),
     gradients: (model) => new Map([...find(models, model.id).trained].map(([name, { gradient }]) => [name, gradient.slice()])),
   };
+}
+
+/**
+ * Applies one step of AdamW to the trained parameters of a model, and sets the gradients to 0.
+ *
+ * @returns Norm of the gradients before clipping.
+ */
+function adamStep(live: LiveModel, adam: ReturnType<typeof completeAdam>): number {
+  const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = adam;
+  live.step++;
+  const { step } = live;
+  const squares = [...live.trained.values()].map(({ gradient }) => gradient.reduce((sum, g) => sum + g * g, 0));
+  const gradNorm = Math.sqrt(squares.reduce((sum, part) => sum + part, 0));
+  const clip = maxGradNorm > 0 && gradNorm > maxGradNorm ? maxGradNorm / gradNorm : 1;
+  for (const [name, { data, gradient }] of live.trained) {
+    const [m, v] = live.moments.get(name) ?? [new Float64Array(data.length), new Float64Array(data.length)];
+    live.moments.set(name, [m, v]);
+    // Weight decay applies to matrices, also with one row, and not to gains and biases.
+    const decay = /(norm\.weight|\.bias)$/.test(name) ? 0 : weightDecay;
+    for (const [i, raw] of gradient.entries()) {
+      const g = raw * clip;
+      m[i] = beta1 * m[i]! + (1 - beta1) * g;
+      v[i] = beta2 * v[i]! + (1 - beta2) * g * g;
+      const update = m[i]! / (1 - beta1 ** step) / (Math.sqrt(v[i]! / (1 - beta2 ** step)) + epsilon);
+      data[i]! -= learningRate * (update + decay * data[i]!);
+    }
+  }
+  dropGradients(live);
+  return gradNorm;
+}
+
+/** Constraint of a sampled choice by a grammar. */
+type Constraint = Awaited<ReturnType<Grammars["constraint"]>>;
+
+/** Samples the tokens of a request. The first token carries the log-probabilities of the prompt, if requested. */
+async function* sampleTokens(
+  model: LiveModel,
+  prompt: Int32Array,
+  params: SamplingParams,
+  { constraint, signal }: { readonly constraint: Constraint | null; readonly signal: AbortSignal | undefined },
+): AsyncGenerator<SampledToken> {
+  const V = model.config.vocabularySize;
+  const { maxTokens, promptLogprobs, topLogprobs, stopTokenIds } = params;
+  const maxLength = maxSampledLength(model.config, prompt.length);
+  const outputs: number[] = [];
+  while (true) {
+    signal?.throwIfAborted();
+    const tokens = [...prompt, ...outputs];
+    const { data } = nextLogits(model, tokens);
+    const logitsAfter = (t: number) => data.subarray(t * V, (t + 1) * V);
+    const raw = logitsAfter(tokens.length - 1);
+    const mask = constraint?.masked(new Float32Array(V)); // 0 for tokens that can follow, −∞ for all others
+    const logits = raw.map((logit, id) => logit + (mask?.[id] ?? 0));
+    const logprobs = referenceLogSoftmax(logits, tokens.length);
+    const id = chooseReferenceToken(logits, params, { prompt, outputs });
+    const isFull = outputs.length + 1 >= maxTokens || tokens.length + 1 >= maxLength;
+    const finishAtLimit = isFull ? "length" : undefined;
+    const finish = stopTokenIds.includes(id) ? "stop" : finishAtLimit;
+    const token: SampledToken = { id, logprob: logprobs[id]!, top: bestTokens(logprobs, topLogprobs), finish };
+    const rankedPrompt = (count: number) =>
+      tokens.slice(1).map((next, t) => rankToken(referenceLogSoftmax(logitsAfter(t), t + 1), next, count));
+    const firstTokenFields = promptLogprobs === undefined ? { cachedTokens: 0 } : { cachedTokens: 0, prompt: rankedPrompt(promptLogprobs) };
+    yield outputs.length > 0 ? token : { ...token, ...firstTokenFields };
+    if (finish !== undefined) return;
+    constraint?.record(id);
+    outputs.push(id);
+    // Yields to the event loop, so that other requests run and an abort takes effect.
+    await new Promise(setImmediate);
+  }
 }
 
 /** Converts flat weights to matrices by parameter name. */

@@ -22,8 +22,8 @@ export interface ReferenceModel {
 /** Computes the logits of the next token at each of `T` tokens, `[T, V]`. */
 export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tape = new Tape()): Matrix {
   const { config, parameters } = model;
-  const { scales, norms, modules } = config;
-  const { linear, norm } = layersOf(model, tape);
+  const { scales, norms } = config;
+  const { norm } = layersOf(model, tape);
   const rotate = rotationsOf(config, tape, tokens.length);
   const scaled = (y: Matrix, factor: number) => (factor === 1 ? y : tape.scale(y, factor));
   /** Residual stream, `[T, hidden size]`. */
@@ -32,23 +32,44 @@ export function nextLogits(model: ReferenceModel, tokens: ArrayLike<number>, tap
   const addResidual = (y: Matrix, name: string) => tape.add(x, scaled(norms === "before" ? y : norm(y, name), scales.residual));
   for (let layer = 0; layer < config.layers; layer++) {
     const prefix = `model.layers.${layer}`;
-    const { queries, keys, values } = projections(model, tape, normBefore(x, `${prefix}.input_layernorm`), prefix);
-    const { headSize: d } = config;
-    const window = isWindowed(config, layer) ? config.window!.size : Infinity;
-    const [q, k] = [norm(queries, `${prefix}.self_attn.q_norm`), norm(keys, `${prefix}.self_attn.k_norm`)];
-    const attended = tape.attention(rotate(q, layer, "queries"), rotate(k, layer, "keys"), values, { d, scale: scales.attention, window });
-    x = addResidual(linear(attended, `${prefix}.self_attn.o_proj`), `${prefix}.post_attention_layernorm`);
+    const attentionInput = normBefore(x, `${prefix}.input_layernorm`);
+    x = addResidual(attention(model, tape, attentionInput, { layer, prefix, rotate }), `${prefix}.post_attention_layernorm`);
+    // The name of this norm depends on the architecture.
     const mlpInput = normBefore(x, `${prefix}.${norms === "both" ? "pre_feedforward" : "post_attention"}_layernorm`);
-    const mlp = `${prefix}.${modules.mlp}`;
-    const [gate, up] =
-      modules.fusedGateUp === null
-        ? [linear(mlpInput, `${mlp}.gate_proj`), linear(mlpInput, `${mlp}.up_proj`)]
-        : halves(tape, linear(mlpInput, `${mlp}.${modules.fusedGateUp}`));
-    const product = config.activation === "silu" ? tape.gated(gate, up) : tape.geluGated(gate, up);
-    x = addResidual(linear(product, `${mlp}.${modules.down}`), `${prefix}.post_feedforward_layernorm`);
+    x = addResidual(feedForward(model, tape, mlpInput, prefix), `${prefix}.post_feedforward_layernorm`);
   }
   const head = getOrThrow(parameters, config.isTied ? "model.embed_tokens.weight" : "lm_head.weight");
   return tape.linear(norm(x, "model.norm"), head, scales.logits);
+}
+
+/** Computes the attention of a layer, with the names of its weights under `prefix`. */
+function attention(
+  model: ReferenceModel,
+  tape: Tape,
+  x: Matrix,
+  { layer, prefix, rotate }: { readonly layer: number; readonly prefix: string; readonly rotate: ReturnType<typeof rotationsOf> },
+): Matrix {
+  const { config } = model;
+  const { linear, norm } = layersOf(model, tape);
+  const { queries, keys, values } = projections(model, tape, x, prefix);
+  const q = rotate(norm(queries, `${prefix}.self_attn.q_norm`), layer, "queries");
+  const k = rotate(norm(keys, `${prefix}.self_attn.k_norm`), layer, "keys");
+  const window = isWindowed(config, layer) ? config.window!.size : Infinity;
+  const attended = tape.attention(q, k, values, { d: config.headSize, scale: config.scales.attention, window });
+  return linear(attended, `${prefix}.self_attn.o_proj`);
+}
+
+/** Computes the feed-forward part of a layer, with the names of its weights under `prefix`. */
+function feedForward(model: ReferenceModel, tape: Tape, x: Matrix, prefix: string): Matrix {
+  const { modules, activation } = model.config;
+  const { linear } = layersOf(model, tape);
+  const mlp = `${prefix}.${modules.mlp}`;
+  const [gate, up] =
+    modules.fusedGateUp === null
+      ? [linear(x, `${mlp}.gate_proj`), linear(x, `${mlp}.up_proj`)]
+      : halves(tape, linear(x, `${mlp}.${modules.fusedGateUp}`));
+  const product = activation === "silu" ? tape.gated(gate, up) : tape.geluGated(gate, up);
+  return linear(product, `${mlp}.${modules.down}`);
 }
 
 /** Returns the linear layers, with adapters and biases, and the norms of a model, by their names in weight files. */

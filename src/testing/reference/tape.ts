@@ -16,8 +16,16 @@ export function createMatrix(rows: number, columns: number, data: Float64Array =
 /** Matrix with its gradient, created by {@link createMatrix}. */
 export type Matrix = Readonly<ReturnType<typeof createMatrix>>;
 
-/** Enumerates the terms of a sum of products by their offsets in `y`, `x` and `z`, and by a factor. */
-type Terms = (add: (a: number, b: number, c: number, factor?: number) => void) => void;
+/** Enumerates the terms of a sum of products by their indices in `y`, `x` and `z`, and by a factor, 1 by default. */
+type Terms = (add: (y: number, x: number, z: number, factor?: number) => void) => void;
+
+/** Number of terms that one enumerated term stands for, and the steps of their indices in `y`, `x` and `z`. */
+interface Repetition {
+  readonly count: number;
+  readonly steps: readonly [y: number, x: number, z: number];
+}
+
+const ONCE: Repetition = { count: 1, steps: [0, 0, 0] };
 
 /**
  * Tape of recorded operations, along which gradients flow from the last result to the first. Only two operations have an explicit
@@ -34,21 +42,26 @@ export class Tape {
   }
 
   /**
-   * Computes `y[a + i·da] += factor·x[b + i·db]·z[c + i·dc]` for `i` from 0 to `n − 1` in each term `(a, b, c, factor)`, and records the
-   * derivatives. Must run before `y` is used.
+   * Adds `factor·x[j]·z[k]` to `y[i]` for each term `(i, j, k, factor)` and its repetitions, and records the derivatives. Must run before `y`
+   * is used.
    */
-  #addProducts(y: Matrix, x: Matrix, z: Matrix, terms: Terms, n = 1, [da, db, dc] = [0, 0, 0]): Matrix {
-    terms((a, b, c, factor = 1) => {
-      for (let i = 0; i < n; i++) y.data[a + i * da]! += factor * x.data[b + i * db]! * z.data[c + i * dc]!;
+  #addProducts(y: Matrix, x: Matrix, z: Matrix, terms: Terms, { count, steps: [yStep, xStep, zStep] } = ONCE): Matrix {
+    terms((i, j, k, factor = 1) => {
+      for (let n = 0; n < count; n++) y.data[i + n * yStep]! += factor * x.data[j + n * xStep]! * z.data[k + n * zStep]!;
     });
-    const back: Parameters<Terms>[0] = (a, b, c, factor = 1) => {
-      for (let i = 0; i < n; i++) {
-        x.gradient[b + i * db]! += factor * y.gradient[a + i * da]! * z.data[c + i * dc]!;
-        z.gradient[c + i * dc]! += factor * y.gradient[a + i * da]! * x.data[b + i * db]!;
+    const back: Parameters<Terms>[0] = (i, j, k, factor = 1) => {
+      for (let n = 0; n < count; n++) {
+        x.gradient[j + n * xStep]! += factor * y.gradient[i + n * yStep]! * z.data[k + n * zStep]!;
+        z.gradient[k + n * zStep]! += factor * y.gradient[i + n * yStep]! * x.data[j + n * xStep]!;
       }
     };
     this.#steps.push(() => terms(back));
     return y;
+  }
+
+  /** Adds `x[index(i)]` to each element `i` of `y`. Must run before `y` is used. */
+  #addFrom(y: Matrix, x: Matrix, index: (i: number) => number): Matrix {
+    return this.#addProducts(y, x, this.#one, (add) => y.data.forEach((_, i) => add(i, index(i), 0)));
   }
 
   /** Applies an elementwise function, given by its values and derivatives at the elements of `x`. */
@@ -69,13 +82,13 @@ export class Tape {
   linear(x: Matrix, w: Matrix, scale = 1): Matrix {
     const y = createMatrix(x.rows, w.rows);
     const terms: Terms = (add) => y.data.forEach((_, i) => add(i, Math.floor(i / w.rows) * x.columns, (i % w.rows) * x.columns, scale));
-    return this.#addProducts(y, x, w, terms, x.columns, [0, 1, 1]);
+    return this.#addProducts(y, x, w, terms, { count: x.columns, steps: [0, 1, 1] });
   }
 
   /** Computes `x + b`; `b` may be a single row that is broadcast. */
   add(x: Matrix, b: Matrix): Matrix {
-    const y = this.#scaled(x, this.#one, () => 0);
-    return this.#addProducts(y, b, this.#one, (add) => y.data.forEach((_, i) => add(i, i % b.data.length, 0)));
+    const y = this.#addFrom(createMatrix(x.rows, x.columns), x, (i) => i);
+    return this.#addFrom(y, b, (i) => i % b.data.length);
   }
 
   /** Computes `factor · x`. */
@@ -85,16 +98,13 @@ export class Tape {
 
   /** Returns columns `[start, start + width)`. */
   columns(x: Matrix, start: number, width: number): Matrix {
-    const y = createMatrix(x.rows, width);
-    const index = (i: number) => Math.floor(i / width) * x.columns + start + (i % width);
-    return this.#addProducts(y, x, this.#one, (add) => y.data.forEach((_, i) => add(i, index(i), 0)));
+    return this.#addFrom(createMatrix(x.rows, width), x, (i) => Math.floor(i / width) * x.columns + start + (i % width));
   }
 
   /** Gathers rows of a table (embedding lookup). */
   rows(table: Matrix, ids: ArrayLike<number>): Matrix {
-    const n = table.columns;
-    const y = createMatrix(ids.length, n);
-    return this.#addProducts(y, table, this.#one, (add) => y.data.forEach((_, i) => add(i, ids[Math.floor(i / n)]! * n + (i % n), 0)));
+    const width = table.columns;
+    return this.#addFrom(createMatrix(ids.length, width), table, (i) => ids[Math.floor(i / width)]! * width + (i % width));
   }
 
   /** Computes `exp(x) / Σ exp(x)` of each row. */
@@ -182,8 +192,14 @@ export class Tape {
     visitScores((score) => {
       scores.data[score] = 0;
     });
-    this.#addProducts(scores, q, k, (add) => visitScores((score, query, key) => add(score, query, key, scale)), d, [0, 1, 1]);
+    this.#addProducts(scores, q, k, (add) => visitScores((score, query, key) => add(score, query, key, scale)), {
+      count: d,
+      steps: [0, 1, 1],
+    });
     const y = createMatrix(time, q.columns);
-    return this.#addProducts(y, this.softmax(scores), v, (add) => visitScores((score, query, key) => add(query, score, key)), d, [1, 0, 1]);
+    return this.#addProducts(y, this.softmax(scores), v, (add) => visitScores((score, query, key) => add(query, score, key)), {
+      count: d,
+      steps: [1, 0, 1],
+    });
   }
 }

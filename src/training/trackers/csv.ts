@@ -53,23 +53,35 @@ export function csvTracker({ path, name = "csv" }: CsvOptions = {}): Tracker {
 async function openTable(file: string, run: TrackedRun, lastSeq: number | null): Promise<TrackerSession> {
   const rows: Row[] = [];
   if (lastSeq !== null) for await (const event of run.events(lastSeq)) rows.push(...rowsOf(event));
-  const columns = new Set<string>([...COLUMNS, ...rows.flatMap((row) => [...row.keys()])]);
-  const lineOf = (fields: readonly string[]) => `${fields.map(quoted).join(",")}\n`;
-  const linesOf = (selected: readonly Row[]) => selected.map((row) => lineOf([...columns].map((column) => row.get(column) ?? ""))).join("");
-  const writeAll = () => replaceFile(file, lineOf([...columns]) + linesOf(rows));
+  const columns = new Set<string>(COLUMNS);
+  const addColumns = (added: readonly Row[]) => {
+    for (const row of added) for (const column of row.keys()) columns.add(column);
+  };
+  const writeAll = () => replaceFile(file, lineOf([...columns]) + linesOf(rows, columns));
+  addColumns(rows);
   await writeAll();
   return {
     async log(events) {
       const added = events.flatMap(rowsOf);
       const knownColumns = columns.size;
-      for (const row of added) for (const column of row.keys()) columns.add(column);
+      addColumns(added);
       rows.push(...added);
       if (columns.size > knownColumns) await writeAll();
-      else if (added.length > 0) await appendFile(file, linesOf(added));
+      else if (added.length > 0) await appendFile(file, linesOf(added, columns));
       return last(events).event.seq;
     },
     close: async () => {},
   };
+}
+
+/** Formats rows as lines; a column that a row lacks is empty. */
+function linesOf(rows: readonly Row[], columns: ReadonlySet<string>): string {
+  return rows.map((row) => lineOf([...columns].map((column) => row.get(column) ?? ""))).join("");
+}
+
+/** Formats fields as one line. */
+function lineOf(fields: readonly string[]): string {
+  return `${fields.map(quoted).join(",")}\n`;
 }
 
 /** Returns the row of an event; none for an event without metrics. */

@@ -5,7 +5,7 @@ import type { Environment } from "../../library/environment/index.ts";
 import { InternalError } from "../../base/errors.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "../../run/events.ts";
-import { defaultLearningRate, rateNote, withRate, type DefaultRate } from "./learning-rate.ts";
+import { rateNotes, withDefaultRate, type DefaultRate } from "./learning-rate.ts";
 import { RunLoop, type StepPlan } from "./loop.ts";
 import { jobMetrics } from "./metrics.ts";
 import { checkDatasetOptions, ORPHAN_WAIT_MS, type DatasetRunOptions } from "./options.ts";
@@ -15,7 +15,7 @@ import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
 import { awaitJob } from "./run-job.ts";
 import { TrainingRun, type RunKind } from "./training-run.ts";
 
-/** Kind of a run over datasets, with the settings `T` of its jobs. */
+/** Kind of a run over datasets. `S` is the type of a scenario of the evaluations, `T` of the settings of a job. */
 export interface DatasetRun<S, T extends object> {
   readonly kind: "sft" | "preference";
   readonly options: DatasetRunOptions<S, T>;
@@ -42,15 +42,12 @@ export function startDatasetRun<S, T extends { readonly learningRate?: unknown }
   return new TrainingRun(prepare(run, count), options);
 }
 
-/** Returns the definition of the run; its options get a default learning rate if they have none. */
+/** Returns the definition of a run of `count` jobs; its options get a default learning rate if they have none. */
 async function prepare<S, T extends { readonly learningRate?: unknown }>(requested: DatasetRun<S, T>, count: number): Promise<RunKind> {
-  const { kind, options } = requested;
-  const { train, model, runDir, signal } = options;
-  const hasRate = typeof train === "object" && (train.learningRate ?? null) !== null;
-  const defaultRate = hasRate ? null : await defaultLearningRate(model, { kind, runDir, signal });
-  const run = defaultRate === null ? requested : { ...requested, options: { ...options, train: withRate(train, defaultRate.rate) } };
-  const loop = (directory: RunDirectory) => new RunLoop(directory, run.options, datasetPlan(directory, run, count));
-  return { config: configOf(run, count, defaultRate), count, loop, notes: defaultRate === null ? [] : [rateNote(defaultRate)] };
+  const { options, defaultRate } = await withDefaultRate(requested.options, requested.kind);
+  const run = { ...requested, options };
+  const loop = (directory: RunDirectory) => new RunLoop(directory, options, datasetPlan(directory, run, count));
+  return { config: configOf(run, count, defaultRate), count, loop, notes: rateNotes(defaultRate) };
 }
 
 /** Returns the settings for `config.json`: a resume with other `fixed` settings is rejected. */

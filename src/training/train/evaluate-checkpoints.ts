@@ -61,11 +61,22 @@ export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): 
       { param: "checkpoints" },
     );
   }
-  const loop = (directory: RunDirectory) => evaluationLoop(directory, options);
-  const evaluated = ({ evaluations }: ResumeState) =>
-    checkpoints.filter((checkpoint) => evaluations.some(({ step }) => step === checkpoint));
-  const progress = (state: ResumeState) => ({ count: checkpoints.length, completed: evaluated(state).length });
-  return new TrainingRun(Promise.resolve({ config: configOf(options), count: 0, checkpoints: progress, loop }), options);
+  const kind: RunKind = {
+    config: configOf(options),
+    // The run has no training steps.
+    count: 0,
+    checkpoints: (state) => {
+      const evaluated = checkpoints.filter((checkpoint) => isEvaluated(state, checkpoint));
+      return { count: checkpoints.length, completed: evaluated.length };
+    },
+    loop: (directory) => evaluationLoop(directory, options),
+  };
+  return new TrainingRun(Promise.resolve(kind), options);
+}
+
+/** Whether the run has evaluated a checkpoint. The step of an evaluation is the step of its checkpoint. */
+function isEvaluated({ evaluations }: ResumeState, checkpointStep: number): boolean {
+  return evaluations.some(({ step }) => step === checkpointStep);
 }
 
 /** Returns the settings for `config.json`. */
@@ -100,7 +111,7 @@ function evaluationLoop<S>(directory: RunDirectory, givenOptions: EvaluateCheckp
     },
     async run(signal) {
       for (const checkpointStep of checkpoints) {
-        if (directory.state.evaluations.some(({ step }) => step === checkpointStep)) continue;
+        if (isEvaluated(directory.state, checkpointStep)) continue;
         if (isStopped) return resultOf(directory, "stopped");
         await evaluateCheckpoint({ directory, options, environments, seed, step: checkpointStep, checkpointStep, signal });
       }

@@ -92,8 +92,8 @@ export class RunLoop<P> {
   readonly #directory: RunDirectory;
   readonly #options: RunOptions;
   readonly #plan: StepPlan<P>;
-  /** Checkpoints that are being sampled from. */
-  readonly #leases = new Holds<number>();
+  /** Checkpoints that rollouts or an evaluation are sampling from; protected from deletion. */
+  readonly #checkpointsInUse = new Holds<number>();
   /** Stop signals of the steps in preparation, by step. */
   readonly #preparing = new Map<number, AbortController>();
   /** Number of trained steps, from the first step of the run on. */
@@ -109,7 +109,7 @@ export class RunLoop<P> {
   /** Signal of the caller, set by {@link run}. */
   #signal: AbortSignal = new AbortController().signal;
   /** Step that is being trained, evaluated or cleaned up after; null between steps. */
-  #completing: number | null = null;
+  #currentStep: number | null = null;
 
   constructor(directory: RunDirectory, options: RunOptions, plan: StepPlan<P>) {
     this.#directory = directory;
@@ -121,7 +121,7 @@ export class RunLoop<P> {
   /** Ends the run after the current step. */
   stop(): void {
     // Between two steps, the next one counts as current: it is being prepared.
-    this.#stopAfter = Math.min(this.#stopAfter, this.#completing ?? this.#version);
+    this.#stopAfter = Math.min(this.#stopAfter, this.#currentStep ?? this.#version);
     for (const [step, controller] of this.#preparing) if (step > this.#stopAfter) controller.abort();
     this.#notify();
   }
@@ -213,7 +213,7 @@ export class RunLoop<P> {
     const { steps } = this.#directory.state;
     const policyVersion = isLagExact ? Math.max(0, step - maxAhead) : steps.length;
     const checkpointStep = steps[policyVersion - 1]?.checkpointStep ?? this.#directory.state.startCheckpoint ?? 0;
-    const release = this.#leases.hold(checkpointStep);
+    const release = this.#checkpointsInUse.hold(checkpointStep);
     try {
       return await this.#plan.prepare(step, { policyVersion, checkpointStep, signal, stopSignal: controller.signal });
     } finally {
@@ -224,7 +224,7 @@ export class RunLoop<P> {
 
   /** Trains a step, then evaluates, deletes what is not kept, and decides whether the run ends. */
   async #complete(step: number, input: P, signal: AbortSignal): Promise<void> {
-    this.#completing = step;
+    this.#currentStep = step;
     await this.#plan.train(step, input, signal);
     if (this.#plan.maxAhead > 0) this.#raiseVersion(step + 1);
     const evaluation = await this.#evaluateIfDue(signal);
@@ -233,7 +233,7 @@ export class RunLoop<P> {
     const { metrics } = this.#directory.state.steps.at(-1) ?? { metrics: {} };
     if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) this.#endAfter(step, "early-stop");
     else if (this.#plan.isExhausted?.() === true) this.#endAfter(step, "nothing-to-learn");
-    this.#completing = null;
+    this.#currentStep = null;
     this.#raiseVersion(step + 1);
   }
 
@@ -256,7 +256,7 @@ export class RunLoop<P> {
     const recorded = evaluations.find(({ step }) => step === completed);
     if (recorded !== undefined) return recorded.metrics;
     const checkpointStep = this.#newestCheckpoint();
-    const release = this.#leases.hold(checkpointStep);
+    const release = this.#checkpointsInUse.hold(checkpointStep);
     try {
       await this.#plan.evaluate(completed, checkpointStep, signal);
       return this.#directory.state.evaluations.at(-1)?.metrics ?? null;
@@ -277,9 +277,9 @@ export class RunLoop<P> {
   async #deleteCheckpoints(signal: AbortSignal): Promise<void> {
     const { keepCheckpoints, model } = this.#options;
     if (keepCheckpoints === undefined) return;
-    // With an exact lag, later steps sample from older checkpoints that are not leased yet.
+    // With an exact lag, later steps will sample from older checkpoints that are not in use yet.
     const recent = Math.max(keepCheckpoints.recent, this.#plan.maxAhead + 1);
-    const steps = checkpointsToDelete(this.#directory.state, { ...keepCheckpoints, recent }, new Set(this.#leases.keys()));
+    const steps = checkpointsToDelete(this.#directory.state, { ...keepCheckpoints, recent }, new Set(this.#checkpointsInUse.keys()));
     if (steps.length === 0) return;
     await model.service.checkpoints.delete(model.id, steps, { signal });
     await this.#directory.record({ type: "checkpoints-delete", steps });
@@ -289,10 +289,10 @@ export class RunLoop<P> {
   async #deleteTrajectories(step: number): Promise<void> {
     const { keepTrajectories } = this.#options;
     if (keepTrajectories === undefined) return;
-    // Step 0, which is always kept, stands for an absent previous evaluation.
-    const previous = { train: step - 1, eval: this.#directory.state.evaluations.at(-2)?.step ?? 0 };
-    for (const split of ["train", "eval"] as const)
-      if (previous[split] % keepTrajectories.every !== 0) await this.#directory.removeGroups(split, previous[split]);
+    const isKept = (number: number) => number % keepTrajectories.every === 0;
+    if (step > 0 && !isKept(step - 1)) await this.#directory.removeGroups("train", step - 1);
+    const previousEvaluation = this.#directory.state.evaluations.at(-2)?.step;
+    if (previousEvaluation !== undefined && !isKept(previousEvaluation)) await this.#directory.removeGroups("eval", previousEvaluation);
   }
 
   /** Returns the step of the model's newest checkpoint. */

@@ -16,6 +16,8 @@ const REMINDER_MS = 60_000;
 type BatchEnd = RunEvent & { readonly type: "batch-end" };
 /** Event of rollouts in progress. */
 type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
+/** Event of gradient steps in progress. */
+type JobProgress = LiveEventBody & { readonly type: "job-progress" };
 
 /** Run that a {@link RunDisplay} shows. */
 export interface DisplayedRun {
@@ -56,7 +58,7 @@ export class RunDisplay {
   /** Newest batch; null before the first. */
   #batch: BatchEnd | null = null;
   /** Job of the current step; null before its first gradient step. */
-  #job: (LiveEventBody & { readonly type: "job-progress" }) | null = null;
+  #job: JobProgress | null = null;
   /** Newest speed in tokens per second as text. */
   #speed: string | null = null;
   /** Recorded reason of the end; null while the run proceeds. */

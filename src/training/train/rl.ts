@@ -1,5 +1,5 @@
 /** Training runs by reinforcement learning: configuration, and the training of one step on its prepared batch. */
-import type { RlOptions } from "../../library/client/index.ts";
+import type { Model, RlOptions } from "../../library/client/index.ts";
 import { examinationOf } from "../../library/client/examination.ts";
 import type { TrajectoryGroup as WireTrajectoryGroup } from "../../base/schema/index.ts";
 import { preflight, PreflightError, type Finding, type TrajectoryGroup } from "../../base/trajectory/index.ts";
@@ -12,20 +12,11 @@ import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "../../run/events.ts";
 import { RunLoop, type StepPlan } from "./loop.ts";
 import { batchMetrics, environmentMetrics, jobMetrics, rolloutMetrics } from "./metrics.ts";
-import {
-  chosenRate,
-  defaultLearningRate,
-  isStalled,
-  rateNote,
-  STALL_STEPS,
-  TINY_RATE,
-  withRate,
-  type DefaultRate,
-} from "./learning-rate.ts";
+import { defaultRateOf, isStalled, rateNotes, STALL_STEPS, TINY_RATE, withDefaultRate, type DefaultRate } from "./learning-rate.ts";
 import { checkRlOptions, hasWorkers, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.ts";
 import { toDisk } from "../../run/names.ts";
 import type { RunConfig, RunDirectory } from "../../run/run-directory.ts";
-import { awaitJob } from "./run-job.ts";
+import { awaitJob, type JobStep } from "./run-job.ts";
 import { newestCheckpointStep, type CompletedStep } from "../../run/resume-state.ts";
 import { deletePlans, isMissingRollout, withReferences } from "./stored-rollouts.ts";
 import { keepTokenReport } from "./token-report.ts";
@@ -66,13 +57,9 @@ export function trainRl<S>(options: TrainRlOptions<S>): TrainingRun {
 
 /** Returns the definition of the run; its options get a default learning rate if they have none. */
 async function prepare<S>(givenOptions: TrainRlOptions<S>): Promise<RunKind> {
-  const { train, model, runDir, signal } = givenOptions;
-  const hasRate = typeof train === "object" && (train.learningRate ?? null) !== null;
-  const defaultRate = hasRate ? null : await defaultLearningRate(model, { kind: "rl", runDir, signal });
-  const options = defaultRate === null ? givenOptions : { ...givenOptions, train: withRate(train, defaultRate.rate) };
+  const { options, defaultRate } = await withDefaultRate(givenOptions, "rl");
   const loop = (directory: RunDirectory) => new RunLoop(directory, options, rlPlan(directory, options));
-  const config = configOf(options, defaultRate);
-  return { config, count: options.steps, loop, notes: defaultRate === null ? [] : [rateNote(defaultRate)] };
+  return { config: configOf(options, defaultRate), count: options.steps, loop, notes: rateNotes(defaultRate) };
 }
 
 /** Returns the settings for `config.json`: a resume with other `fixed` settings is rejected. */
@@ -132,7 +119,7 @@ function batchConfig<S>({
   };
 }
 
-/** Returns how the loop prepares, trains and evaluates the steps. */
+/** Returns the steps of the run for its loop: their preparation, training and evaluation. */
 function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPlan<PreparedBatch> {
   const { seed = 0, maxStepsOffPolicy = 0 } = options;
   const environments = weightedEnvironments(options.environment).map(({ environment }) => environment);
@@ -143,55 +130,65 @@ function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPla
     isLagExact: options.isLagExact,
     prepare: (step, context) => prepareBatch({ directory, options, sampler }, step, context),
     isExhausted: () => isExhausted(directory.state.steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS),
-    train: (step, batch, signal) => trainStep(directory, options, step, batch, signal),
+    train: (step, batch, signal) => trainStep({ directory, options }, { step, batch, signal }),
     evaluate: (step, checkpointStep, signal) =>
       evaluateCheckpoint({ directory, options, environments, seed, step, checkpointStep, signal }),
   };
 }
 
+/** Run that trains a step: its directory and options. */
+interface RlRun<S> {
+  readonly directory: RunDirectory;
+  readonly options: TrainRlOptions<S>;
+}
+
 /** Trains one step on its groups: checks the batch, runs the job and records the result. */
 async function trainStep<S>(
-  directory: RunDirectory,
-  options: TrainRlOptions<S>,
-  step: number,
-  batch: PreparedBatch,
-  signal: AbortSignal,
+  run: RlRun<S>,
+  { step, batch, signal }: { readonly step: number; readonly batch: PreparedBatch; readonly signal: AbortSignal },
 ): Promise<void> {
+  const { directory, options } = run;
   const { model, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
-  const examined = await readBatch(directory, options, step, batch);
-  const { groups, policyStep } = examined;
+  const fresh = await recordRollouts(run, step, batch);
+  const { groups, policyStep } = fresh;
   const baselineStep = newestCheckpointStep(directory.state) ?? 0;
   const settings = settingsOf(options, step);
-  // Examination and every request of the job share this conversion.
+  // Preflight and every request of the job share this conversion.
   const wireGroups = groups.map((group) => group.toJSON());
   // If the job was requested before a crash, its batch has already passed preflight.
   const isRequested = directory.state.openJob?.step === step;
-  const findings = isRequested ? [] : examine(wireGroups, settings);
-  if (findings.some(isFatal)) return skipStep(directory, options, step, { batch, examined, findings });
+  const findings = isRequested ? [] : runPreflight(wireGroups, settings);
+  if (findings.some(isFatal)) return skipStep(run, step, { batch, fresh, findings });
   for (const { code, count, message } of findings) await directory.record({ type: "warning", step, code, count, message });
   for (const warning of toolErrorWarnings(groups)) await directory.record({ type: "warning", step, code: "tool-errors", ...warning });
   const hasReport = hasTokenReport(options, step);
-  const config = { ...settings, ...(hasReport ? { tokenReport: true } : {}) };
-  const send = async (idempotencyKey: string, requestSignal: AbortSignal) => {
-    const request = { ...config, idempotencyKey, signal: requestSignal };
-    // Rollouts that workers have delivered are named instead of sent, unless the service has deleted them.
-    try {
-      return await model.trainExamined(withReferences(wireGroups), request);
-    } catch (error) {
-      if (!isMissingRollout(error)) throw error;
-      return model.trainExamined(wireGroups, request);
-    }
-  };
+  const send = jobRequest(model, wireGroups, { ...settings, ...(hasReport ? { tokenReport: true } : {}) });
   const outcome = await awaitJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   if (hasReport && outcome.jobId !== null)
     await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, sampled: batch.sampled, signal });
   const trainSeconds = (performance.now() - startedMs) / 1000;
   const times = { "time/train_seconds": trainSeconds, "time/step_seconds": batch.seconds + trainSeconds };
-  const metrics = { ...examined.metrics, ...jobMetrics(outcome.metrics), skipped: 0, ...times };
+  const metrics = { ...fresh.metrics, ...jobMetrics(outcome.metrics), skipped: 0, ...times };
   await directory.record({ type: "step-end", step, policyStep, checkpointStep: outcome.checkpointStep, metrics });
   await deletePlans(model, batch.sampled);
-  await warnOfTinyUpdates(directory, options, step, signal);
+  await warnOfTinyUpdates(run, step, signal);
+}
+
+/**
+ * Returns the function that requests the job of a step. Rollouts that workers have delivered are named instead of sent, unless the service
+ * has deleted them.
+ */
+function jobRequest(model: Model, groups: WireTrajectoryGroup[], settings: RlOptions): JobStep["send"] {
+  return async (idempotencyKey, signal) => {
+    const request = { ...settings, idempotencyKey, signal };
+    try {
+      return await model.trainExamined(withReferences(groups), request);
+    } catch (error) {
+      if (!isMissingRollout(error)) throw error;
+      return model.trainExamined(groups, request);
+    }
+  };
 }
 
 /**
@@ -200,47 +197,41 @@ async function trainStep<S>(
  * @throws PreflightError `E_PREFLIGHT` if the run has skipped all of its steps, at least `maxSkippedSteps`.
  */
 async function skipStep<S>(
-  directory: RunDirectory,
-  { model, maxSkippedSteps = MAX_SKIPPED_STEPS }: TrainRlOptions<S>,
+  { directory, options: { model, maxSkippedSteps = MAX_SKIPPED_STEPS } }: RlRun<S>,
   step: number,
-  { batch, examined, findings }: { readonly batch: PreparedBatch; readonly examined: ReadBatch; readonly findings: Finding[] },
+  { batch, fresh, findings }: { readonly batch: PreparedBatch; readonly fresh: FreshBatch; readonly findings: Finding[] },
 ): Promise<void> {
   const fatalMessages = findings.filter(isFatal).map(({ message }) => message);
   await directory.record({ type: "step-skip", step, message: discardMessage(batch) ?? fatalMessages.join(" ") });
-  const metrics = { ...examined.metrics, skipped: 1, "time/step_seconds": batch.seconds };
+  const metrics = { ...fresh.metrics, skipped: 1, "time/step_seconds": batch.seconds };
   const checkpointStep = newestCheckpointStep(directory.state) ?? 0;
-  const { steps } = await directory.record({ type: "step-end", step, policyStep: examined.policyStep, checkpointStep, metrics });
+  const { steps } = await directory.record({ type: "step-end", step, policyStep: fresh.policyStep, checkpointStep, metrics });
   await deletePlans(model, batch.sampled);
   if (isExhausted(steps, maxSkippedSteps) && steps.every(isSkipped)) throw new PreflightError(findings);
 }
 
-/** Warns every ten steps without a change of the reward, if the learning rate is far below the default for the model. */
-async function warnOfTinyUpdates<S>(
-  directory: RunDirectory,
-  { model }: TrainRlOptions<S>,
-  step: number,
-  signal: AbortSignal,
-): Promise<void> {
+/** Records a warning if the reward has not moved and the learning rate is far below the model's default. Checks every ten steps. */
+async function warnOfTinyUpdates<S>({ directory, options: { model } }: RlRun<S>, step: number, signal: AbortSignal): Promise<void> {
   const { steps } = directory.state;
   if ((step + 1) % STALL_STEPS !== 0 || !isStalled(steps)) return;
   const rate = steps.at(-1)?.metrics["learning_rate"];
   // A warning must not end the run.
-  const defaultRate = await chosenRate(model, "rl", signal).catch(() => null);
+  const defaultRate = await defaultRateOf(model, "rl", signal).catch(() => null);
   if (rate === undefined || defaultRate === null || rate >= TINY_RATE * defaultRate.rate) return;
   const message = `The reward has not moved in ${STALL_STEPS} steps, and the learning rate ${rate} makes tiny updates. Set \`train.learningRate\` near ${defaultRate.rate}, the ${defaultRate.reason}.`;
   await directory.record({ type: "warning", step, code: "tiny-updates", count: 1, message });
 }
 
 /** Batch without its stale groups, which are older than `maxStepsOffPolicy`, and the metrics of its rollouts. */
-interface ReadBatch {
+interface FreshBatch {
   readonly groups: readonly TrajectoryGroup[];
   /** Newest checkpoint that a group was sampled from. */
   readonly policyStep: number;
   readonly metrics: Metrics;
 }
 
-/** Leaves out stale groups, computes the metrics of the rollouts and records `rollouts-end`. */
-async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>, step: number, batch: PreparedBatch): Promise<ReadBatch> {
+/** Computes the metrics of a batch's rollouts, records `rollouts-end`, and returns the batch without its stale groups. */
+async function recordRollouts<S>({ directory, options }: RlRun<S>, step: number, batch: PreparedBatch): Promise<FreshBatch> {
   const { maxStepsOffPolicy = 0 } = options;
   const { sampled, kept, seconds } = batch;
   const groups = kept.filter((group) => ageOf(group, step) <= maxStepsOffPolicy);
@@ -267,7 +258,7 @@ async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>,
  *
  * @throws PreflightError `E_PREFLIGHT` for a broken batch. A batch with nothing to learn is not an error.
  */
-function examine(groups: readonly WireTrajectoryGroup[], settings: RlOptions): Finding[] {
+function runPreflight(groups: readonly WireTrajectoryGroup[], settings: RlOptions): Finding[] {
   const findings = preflight(groups, examinationOf(settings));
   if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
   return findings;

@@ -41,6 +41,9 @@ export interface StepJobResult {
   readonly gradientSteps: readonly Metrics[];
 }
 
+/** Result of a job of which only the checkpoint was found. */
+type OrphanResult = StepJobResult & { readonly jobId: null };
+
 /**
  * Runs the job of a step, starting from its recorded state: not requested, possibly requested, or running.
  *
@@ -57,7 +60,7 @@ export async function awaitJob(step: JobStep): Promise<StepJobResult> {
     try {
       if (job.jobId !== null) return await follow(step, job, job.jobId);
       // An intent found on disk may already have been sent by the process that recorded it.
-      return await start(step, job, { mayExist: recordedJob !== null });
+      return await requestAndFollow(step, job, { mayExist: recordedJob !== null });
     } catch (error) {
       if (!(error instanceof JobFailedError)) throw error;
       const failed = { step: step.step, attempt: job.attempt, message: error.message };
@@ -81,31 +84,30 @@ async function recordIntent(step: JobStep): Promise<OpenJob> {
   return state.openJob as OpenJob;
 }
 
-/** Uncertainty about an open job. */
-interface RequestState {
-  /** Whether an earlier process may have requested the job already. */
-  readonly mayExist: boolean;
-}
-
-/** Requests the job and follows it. */
-async function start(step: JobStep, job: OpenJob, request: RequestState): Promise<StepJobResult> {
-  const submitted = await submit(step, job, request);
-  if (typeof submitted !== "string") return submitted;
-  const started = { step: step.step, attempt: job.attempt, jobId: submitted };
-  const { openJob } = await step.directory.record({ type: "job-start", ...started });
-  return follow(step, openJob as OpenJob, submitted);
+/** Requests the job and follows it. @param options - `mayExist`: whether an earlier process may have requested the job already. */
+async function requestAndFollow(step: JobStep, job: OpenJob, options: { readonly mayExist: boolean }): Promise<StepJobResult> {
+  const requested = await request(step, job, options);
+  if (requested.jobId === null) return requested;
+  const { jobId } = requested;
+  const { openJob } = await step.directory.record({ type: "job-start", step: step.step, attempt: job.attempt, jobId });
+  return follow(step, openJob as OpenJob, jobId);
 }
 
 /**
  * Requests the job, with retries, until the service confirms it. Once the job may exist, a retry is harmless only if the service supports
  * idempotency keys; otherwise the job's checkpoint is looked for first.
  *
- * @returns The job's id, or its result if only its checkpoint was found.
+ * @param options - `mayExist`: whether an earlier process may have requested the job already.
+ * @returns The id of the running job, or the result of a job of which only the checkpoint was found.
  */
-async function submit(step: JobStep, job: OpenJob, request: RequestState): Promise<string | StepJobResult> {
+async function request(
+  step: JobStep,
+  job: OpenJob,
+  options: { readonly mayExist: boolean },
+): Promise<{ readonly jobId: string } | OrphanResult> {
   const { model, signal } = step;
   const startedMs = performance.now();
-  let { mayExist } = request;
+  let { mayExist } = options;
   for (let failures = 0; ; failures++) {
     if (mayExist && model.service.features.idempotencyKeys !== true) {
       const orphan = await findOrphan(step, job);
@@ -114,9 +116,9 @@ async function submit(step: JobStep, job: OpenJob, request: RequestState): Promi
     }
     try {
       const { id } = await step.send(job.key, signal);
-      return id;
+      return { jobId: id };
     } catch (error) {
-      // 409: the key was used with another body. The settings have changed since, and the job requested earlier continues.
+      // Status 409: an earlier start of the run requested the job with the same key and other settings. That job counts.
       const isKeyUsed = error instanceof HttpError && error.status === 409;
       const earlierJob = isKeyUsed ? await findOrphan(step, job) : null;
       if (earlierJob !== null) return earlierJob;
@@ -142,7 +144,7 @@ async function follow({ directory, model, step, signal }: JobStep, job: OpenJob,
   const reportProgress = () => {
     if (total !== null && total > 0) directory.report({ type: "job-progress", step, completed: gradientSteps.length, total });
   };
-  // Many retries: the job keeps running while the connection is lost, and a restarted service resumes the job.
+  // Many retries, because the job keeps running while the connection is lost, and a restarted service resumes it.
   for await (const event of iterate(pollJob(model.service, jobId, { signal, baseline, maxFailures: 60, onRetry }))) {
     if (event.type === "training-started") {
       total = event.gradientSteps;
@@ -170,7 +172,7 @@ async function follow({ directory, model, step, signal }: JobStep, job: OpenJob,
  * Waits for the checkpoint of a job with an unknown id (an orphan). Returns null if none appears within `orphanWaitMs`; the job is then
  * assumed not to exist.
  */
-async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<StepJobResult | null> {
+async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<OrphanResult | null> {
   const startedMs = performance.now();
   for (let attempts = 0; ; attempts++) {
     const [newest] = await model.service.checkpoints.list(model.id, { order: "desc", max: 1, signal });

@@ -76,19 +76,24 @@ export async function feedTrackers(directory: RunDirectory, trackers: readonly T
     async finish() {
       await Promise.all(feeds.map((feed) => feed.finish()));
       subscription.unsubscribe();
-      for (const { name, failures, undelivered, lastError } of feeds) {
+      for (const feed of feeds) {
+        const message = closingMessage(feed);
+        if (message === null) continue;
         // `onFailure` has recorded the first failure; the warning at the end counts the others.
-        if (failures < 2 && undelivered === 0) continue;
-        const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
-        const isDelivered = undelivered === 0;
-        const outcome = isDelivered
-          ? "All events were delivered in the end"
-          : `${undelivered} events are left; start the run again to send them`;
+        const count = Math.max(1, feed.failures - 1);
         // Undelivered events are sent by the next start, with or without the warning.
-        await directory.record(warning(directory, name, Math.max(1, failures - 1), `${reason}. ${outcome}`)).catch(() => undefined);
+        await directory.record(warning(directory, feed.name, count, message)).catch(() => undefined);
       }
     },
   };
+}
+
+/** Returns the message of the warning at the end of a run; null if all events are delivered, with at most one failure. */
+function closingMessage({ failures, undelivered, lastError }: Feed): string | null {
+  if (failures < 2 && undelivered === 0) return null;
+  const reason = failures === 0 ? "it was too slow" : messageOf(lastError);
+  if (undelivered === 0) return `${reason}. All events were delivered in the end`;
+  return `${reason}. ${undelivered} events are left; start the run again to send them`;
 }
 
 /** Returns the event of a warning about a tracker. */

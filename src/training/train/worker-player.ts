@@ -1,4 +1,4 @@
-/** Player of rollouts on workers: plans them on the service, and follows their outcomes. */
+/** Player of rollouts on workers: creates rollout plans on the service, and waits for the outcomes that workers deliver. */
 import { createHash } from "node:crypto";
 import PQueue from "p-queue";
 import { ArgumentError, ConflictError, DataError, type WhetstoneError } from "../../base/errors.ts";
@@ -10,7 +10,13 @@ import { deferred, type Deferred } from "../../base/util/deferred.ts";
 import { delay } from "../../base/util/delay.ts";
 import { isPlainJson } from "../../base/util/plain-json.ts";
 import { getOrInsert } from "../../base/util/values.ts";
-import { HttpError, type RolloutGroupInput, type RolloutPlanInfo, type RolloutTaskInfo } from "../../library/client/index.ts";
+import {
+  HttpError,
+  type CreateRolloutPlanOptions,
+  type RolloutGroupInput,
+  type RolloutPlanInfo,
+  type RolloutTaskInfo,
+} from "../../library/client/index.ts";
 import { contentHash, type Environment } from "../../library/environment/index.ts";
 import type { Outcome, Player, PlayerInit } from "../../library/rollout/attempts.ts";
 import { isUnavailable } from "../../library/rollout/unavailable.ts";
@@ -20,15 +26,15 @@ import { PATIENCE_MS, reportUnavailable } from "./run-job.ts";
 import { withTask } from "./stored-rollouts.ts";
 
 /** Max groups in one request. */
-const GROUPS_AT_ONCE = 500;
+const MAX_REQUEST_GROUPS = 500;
 /** Max characters of the scenarios in one request, as JSON. */
-const CHARACTERS_AT_ONCE = 2_000_000;
+const MAX_REQUEST_CHARACTERS = 2_000_000;
 /** Max outcomes that are fetched at the same time. */
-const FETCHES = 8;
+const MAX_FETCHES = 8;
 /** Seconds for which the service holds a request for finished tasks. */
 const WAIT_SECONDS = 20;
-/** Max cancelled plans of one step, from earlier starts of the run. */
-const MAX_CANCELLED = 1000;
+/** Max plans of one step that earlier starts of the run have cancelled. */
+const MAX_CANCELLED_PLANS = 1000;
 
 /** Input of {@link WorkerPlayer}. */
 export interface WorkerPlayerInit extends PlayerInit {
@@ -38,12 +44,12 @@ export interface WorkerPlayerInit extends PlayerInit {
   readonly indices: readonly number[];
 }
 
-/** Plays rollouts on workers. With several environments, each has a plan of its own. */
+/** Plays rollouts on workers. The scenarios of each environment have a separate plan. */
 export class WorkerPlayer implements Player<EnvironmentScenario> {
   readonly #init: WorkerPlayerInit;
   /** Outcomes by group and index of the rollout. */
   readonly #outcomes = new Map<string, Deferred<Outcome>>();
-  /** Plans by scenario index. */
+  /** Ids of the plans by scenario index. */
   readonly #plans = new Map<number, string>();
   /** Messages to the workers of a broker, if the run has one. */
   readonly #dispatch: RolloutDispatch;
@@ -63,16 +69,16 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
   /** Resolves with the outcome of a rollout when a worker has delivered it. */
   async play(_scenario: EnvironmentScenario, group: number, index: number): Promise<Outcome> {
     const outcome = this.#outcome(group, index).promise;
-    // `#running` only ends the wait by its rejection: when it resolves, all outcomes have arrived.
+    // A failure of the plans rejects the race. When `#running` resolves, all outcomes have arrived, and `outcome` is one of them.
     return Promise.race([outcome, this.#running.then(() => outcome)]);
   }
 
-  /** Returns the plan of a scenario. */
+  /** Returns the id of a scenario's plan. */
   planOf(scenarioIndex: number): string | undefined {
     return this.#plans.get(scenarioIndex);
   }
 
-  /** Cancels plans that are not over. Their finished tasks keep their outcomes. */
+  /** Cancels the plans unless all outcomes have arrived. Finished tasks keep their outcomes. */
   async close(): Promise<void> {
     await this.#running.catch(() => undefined);
     if (!this.#isDone) {
@@ -82,7 +88,7 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     await this.#dispatch.close();
   }
 
-  /** Plays all scenarios, those of each environment with a plan of their own. */
+  /** Plays all scenarios, with one plan per environment. */
   async #run(): Promise<void> {
     const { options, indices } = this.#init;
     const byEnvironment = new Map<Environment<unknown>, RolloutGroupInput[]>();
@@ -94,7 +100,7 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     this.#isDone = true;
   }
 
-  /** Plans the rollouts of an environment, and waits for their outcomes. */
+  /** Creates or continues the plan of an environment, and waits for the outcomes of its rollouts. */
   async #playEnvironment(environment: Environment<unknown>, groups: readonly RolloutGroupInput[]): Promise<void> {
     checkScenarios(environment, groups);
     const hash = await contentHash(environment);
@@ -105,54 +111,63 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
   }
 
   /**
-   * Returns an open plan with the groups. A run that was interrupted continues with the plan that it had; a plan that an earlier start of the
-   * run has cancelled is not used again.
+   * Returns an open plan with the groups.
+   *
+   * The idempotency key of plan number 0, 1, 2 … of a step depends only on the run and the step. A resumed run therefore gets the plan that an
+   * earlier start has created; if that plan was cancelled, which its status 409 shows, the next number is tried.
    */
   async #openPlan(
     version: { readonly environment: string; readonly hash: string },
     groups: readonly RolloutGroupInput[],
   ): Promise<RolloutPlanInfo> {
-    const { options, policy, seed, groupSize, signal } = this.#init;
-    const { directory, model, split, step, gather, scoreTimeouts } = options;
-    const { rolloutPlans } = model.service;
-    for (let number = 0; number < MAX_CANCELLED; number++) {
-      const identity = [model.id, directory.state.startTime, split, step, policy.id, version.environment, version.hash, number];
-      const plan = await this.#patiently(() =>
-        rolloutPlans.create({
-          environment: version.environment,
-          environmentHash: version.hash,
-          modelId: model.id,
-          policy: policy.id,
-          policyStep: policy.step,
-          groupSize,
-          seed,
-          temperature: gather.temperature,
-          chatTemplateKwargs: gather.chatTemplateKwargs,
-          timeoutMs: gather.timeoutMs,
-          retries: gather.retries,
-          replacements: gather.replacements,
-          scoreTimeouts,
-          metadata: { split, step },
-          idempotencyKey: createHash("sha256").update(JSON.stringify(identity)).digest("hex"),
-          signal,
-        }),
-      );
+    const { options, signal } = this.#init;
+    const { rolloutPlans } = options.model.service;
+    for (let number = 0; number < MAX_CANCELLED_PLANS; number++) {
+      const plan = await this.#patiently(() => rolloutPlans.create({ ...this.#planOptions(version, number), signal }));
       for (const { group } of groups) this.#plans.set(group, plan.id);
       try {
         for (const page of pagesOf(groups)) await this.#patiently(() => rolloutPlans.addGroups(plan.id, page, { signal }));
         return plan;
       } catch (error) {
-        if (!(error instanceof HttpError && error.status === 409)) throw error;
+        const isCancelled = error instanceof HttpError && error.status === 409;
+        if (!isCancelled) throw error;
       }
     }
-    throw new ConflictError(`All ${MAX_CANCELLED} rollout plans of step ${step} were cancelled. Start the run in another directory`);
+    throw new ConflictError(
+      `All ${MAX_CANCELLED_PLANS} rollout plans of step ${options.step} were cancelled. Start the run in another directory`,
+    );
+  }
+
+  /** Returns the options of plan `number` of the step, with its idempotency key. */
+  #planOptions({ environment, hash }: { readonly environment: string; readonly hash: string }, number: number): CreateRolloutPlanOptions {
+    const { options, policy, seed, groupSize } = this.#init;
+    const { directory, model, split, step, gather, scoreTimeouts } = options;
+    const { temperature, chatTemplateKwargs, timeoutMs, retries, replacements } = gather;
+    const identity = [model.id, directory.state.startTime, split, step, policy.id, environment, hash, number];
+    return {
+      environment,
+      environmentHash: hash,
+      modelId: model.id,
+      policy: policy.id,
+      policyStep: policy.step,
+      groupSize,
+      seed,
+      temperature,
+      chatTemplateKwargs,
+      timeoutMs,
+      retries,
+      replacements,
+      scoreTimeouts,
+      metadata: { split, step },
+      idempotencyKey: createHash("sha256").update(JSON.stringify(identity)).digest("hex"),
+    };
   }
 
   /** Fetches the outcomes of a plan's tasks as they finish, until all rollouts of the groups have one. */
   async #follow(plan: RolloutPlanInfo, groups: ReadonlySet<number>): Promise<void> {
     const { options, groupSize, signal } = this.#init;
     const { rolloutPlans } = options.model.service;
-    const fetches = new PQueue({ concurrency: FETCHES });
+    const fetches = new PQueue({ concurrency: MAX_FETCHES });
     /** Number of rollouts without an outcome. */
     let unfinished = groups.size * groupSize;
     /** Position after the last task received, see `rolloutPlans.finished`. */
@@ -185,12 +200,12 @@ export class WorkerPlayer implements Player<EnvironmentScenario> {
     this.#outcome(group, index).resolve(outcomeOf(outcome, task));
   }
 
-  /** Returns the promise of an outcome, which is created if it is new. */
+  /** Returns the deferred outcome of a rollout; created at the first call. */
   #outcome(group: number, index: number): Deferred<Outcome> {
     return getOrInsert(this.#outcomes, `${group}:${index}`, () => deferred<Outcome>());
   }
 
-  /** Repeats a request while the service is unavailable, for some minutes. */
+  /** Repeats a request while the service is unavailable, for at most {@link PATIENCE_MS}. */
   async #patiently<T>(request: () => Promise<T>): Promise<T> {
     const startedMs = performance.now();
     for (let failures = 0; ; failures++) {
@@ -234,7 +249,7 @@ function* pagesOf(groups: readonly RolloutGroupInput[]): Generator<RolloutGroupI
   let characters = 0;
   for (const group of groups) {
     const { length } = JSON.stringify(group.scenario);
-    if (page.length >= GROUPS_AT_ONCE || (page.length > 0 && characters + length > CHARACTERS_AT_ONCE)) {
+    if (page.length >= MAX_REQUEST_GROUPS || (page.length > 0 && characters + length > MAX_REQUEST_CHARACTERS)) {
       yield page;
       [page, characters] = [[], 0];
     }

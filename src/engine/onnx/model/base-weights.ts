@@ -1,4 +1,4 @@
-/** Weights of a base model, whose memory can be freed while nothing computes with them. */
+/** Weights of a base model. Their memory can be freed while nothing computes with them; the next use reads the files again. */
 import { DataError } from "../../../base/errors.ts";
 import { freeBuffers } from "../../../base/util/free-buffers.ts";
 import type { ProcessorPrecision } from "../../engine-info.ts";
@@ -8,16 +8,19 @@ import { isLarge } from "./size.ts";
 import { NO_WEIGHTS, readStoredWeights, readTransposedWeights, type StoredWeights } from "./stored-weights.ts";
 import { weightsVersion } from "./weight-source.ts";
 
-/** Function that reads weights again. */
+/** Function that reads freed weights again. */
 type Reread = () => Promise<StoredWeights>;
 
-/** Weights of a base model. */
+/** Weights of a base model, in memory or freed. */
 export class BaseWeights {
   /** No weights. */
   static readonly none = BaseWeights.kept(NO_WEIGHTS);
 
+  /** Null for weights that are never freed. */
   readonly #reread: Reread | null;
+  /** Weights in memory, or being read; null while they are freed. */
   #stored: Promise<StoredWeights> | null;
+  /** Number of computations in progress. */
   #users = 0;
 
   private constructor(stored: StoredWeights, reread: Reread | null) {
@@ -31,8 +34,8 @@ export class BaseWeights {
   }
 
   /**
-   * Reads the weights of a base model, see {@link readStoredWeights}. Those of a large model in float32 have matrices as in the file, so
-   * that reading them again from a file in float32 is a copy, and can be freed.
+   * Reads the weights of a base model. Only float32 weights of a large model can be freed: their matrices stay in the layout of the file, so
+   * that reading them again needs no conversion. All other weights are kept, see {@link readStoredWeights}.
    */
   static async read(directory: string, config: ModelConfig, precision: ProcessorPrecision): Promise<BaseWeights> {
     const layout = baseLayout(config);
@@ -52,7 +55,7 @@ export class BaseWeights {
     return this.#reread !== null;
   }
 
-  /** Computes with the weights, which are read if they were freed. They are not freed meanwhile. */
+  /** Calls `compute` with the weights, and reads them before if they were freed. They are not freed during the call. */
   async use<T>(compute: (stored: StoredWeights) => T | Promise<T>): Promise<T> {
     this.#users++;
     try {

@@ -94,7 +94,8 @@ export class DeviceBases {
     precision: DevicePrecision,
     freshSeed: number | undefined,
   ): Promise<DeviceVector> {
-    const { read, close } = freshSeed === undefined ? await openParameters(directory, layout) : freshParameters(config, layout, freshSeed);
+    const isFresh = freshSeed !== undefined;
+    const { read, close } = isFresh ? freshParameters(config, layout, freshSeed) : await openParameters(directory, layout);
     try {
       const { maxPieceBytes } = this.#memory;
       return await DeviceVector.load(
@@ -111,7 +112,7 @@ export class DeviceBases {
     }
   }
 
-  /** Leases the rotary tables of a model. */
+  /** Leases the rotary tables of a model, one part of the vector per table. */
   rotary(config: ModelConfig): Promise<Lease<DeviceVector>> {
     return this.#rotary.lease(JSON.stringify(config), () => {
       const contextLength = this.#positions(config);

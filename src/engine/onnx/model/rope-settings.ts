@@ -50,6 +50,7 @@ export function parseRope(
   rule: RopeRule,
 ): RopeSettings {
   const { defaultTheta, localTheta } = rule;
+  // No architecture has both a rotary embedding per type of layer and growing queries.
   if (localTheta !== null)
     return { ...parseByType(raw, where, contextLength, { defaultTheta, localTheta }), rotarySize: headSize, queryGrowth: null };
   const key = isEmpty(raw["rope_scaling"]) ? "rope_parameters" : "rope_scaling";
@@ -151,7 +152,7 @@ function ropeOf(given: Raw, theta: unknown, source: ScalingSource): Rope {
   };
 }
 
-/** Parses the growth of queries; null for a factor of 0. */
+/** Parses the growth of queries; null for a factor of 0. @param expected - Start of the error message, up to the name of the setting. */
 function growthOf(given: Raw, expected: string): QueryGrowth | null {
   const beta = given["llama_4_scaling_beta"];
   if (beta === 0) return null;
@@ -173,20 +174,20 @@ function isEmpty(value: unknown): boolean {
   return value === undefined || value === null || (isRecord(value) && Object.keys(value).length === 0);
 }
 
-/** Refuses settings that are unsupported with every type of scaling. */
-function refuseUnsupported(given: Raw, where: string): void {
+/** Refuses settings that are unsupported with every type of scaling. @param start - Start of the error message, up to the name of the setting. */
+function refuseUnsupported(given: Raw, start: string): void {
   const part = given["partial_rotary_factor"] ?? 1;
   if (part !== 1)
     throw new UnsupportedError(
-      `${where}partial_rotary_factor": ${JSON.stringify(part)} is not supported: heads are rotated as a whole, expected 1 or no such key`,
+      `${start}partial_rotary_factor": ${JSON.stringify(part)} is not supported: heads are rotated as a whole, expected 1 or no such key`,
     );
   for (const [name, value] of Object.entries(given)) {
     if (isRecord(value))
-      throw new UnsupportedError(`${where}${name}": settings per type of layer are not supported, expected one set for all layers`);
+      throw new UnsupportedError(`${start}${name}": settings per type of layer are not supported, expected one set for all layers`);
   }
 }
 
-/** Location of rotary settings in a file, and lengths that their defaults depend on. */
+/** Location of rotary settings in a file for error messages, and lengths that defaults of the settings depend on. */
 interface ScalingSource {
   readonly contextLength: number;
   /** `original_max_position_embeddings`, unchecked. */

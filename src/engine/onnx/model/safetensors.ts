@@ -127,72 +127,105 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   });
   const label = basename(path);
   try {
-    const { entries, dataStart } = await readHeader(label, file);
-    /** Returns the type of a tensor, and its start and end in the file. */
-    const locate = (name: string) => {
-      const entry = entries.get(name);
-      if (!entry) throw new DataError(`${label}: expected tensor "${name}", found none`);
-      const [start, end] = entry.data_offsets;
-      return { type: entry.type, start: dataStart + start, end: dataStart + end };
-    };
-    /** Free buffers. Pieces reuse them, because writing to newly allocated memory causes page faults. */
-    const buffers: ArrayBuffer[] = [];
-    /** Reads a piece that starts at a position before `end`. */
-    const readPiece = async (position: number, end: number) => {
-      const raw = new Uint8Array(buffers.pop() ?? new ArrayBuffer(PIECE_BYTES), 0, Math.min(PIECE_BYTES, end - position));
-      await readFully(label, file, raw, position);
-      return raw;
-    };
-    const forEachPiece = async (name: string, visit: (piece: Piece) => void) => {
-      const { type, start, end } = locate(name);
-      let next = start < end ? readPiece(start, end) : null;
-      try {
-        for (let position = start; next !== null; position += PIECE_BYTES) {
-          const raw: Uint8Array<ArrayBuffer> = await next;
-          // The next piece is read during the visit.
-          next = position + PIECE_BYTES < end ? readPiece(position + PIECE_BYTES, end) : null;
-          const piece = { type, raw, first: (position - start) / type.width };
-          requireFinite(label, name, piece);
-          visit(piece);
-          buffers.push(raw.buffer);
-        }
-      } finally {
-        // If a visit failed, the next piece is still being read, and the caller closes the file.
-        await next?.catch(() => {});
-      }
-    };
-    return {
-      label,
-      shapes: new Map([...entries].map(([name, { shape }]) => [name, shape])),
-      shapeOf: (name) => entries.get(name)?.shape,
-      async read(name) {
-        const { type, start, end } = locate(name);
-        const raw = new Uint8Array(end - start);
-        await readFully(label, file, raw, start);
-        requireFinite(label, name, { type, raw, first: 0 });
-        return type.decode(raw);
-      },
-      async readInto(name, target, isChecked) {
-        const { type, start } = locate(name);
-        if (type.width !== Float32Array.BYTES_PER_ELEMENT)
-          return forEachPiece(name, ({ raw, first }) => target.set(type.decode(raw), first));
-        for (let position = 0; position < target.byteLength; position += DIRECT_BYTES) {
-          const length = Math.min(DIRECT_BYTES, target.byteLength - position);
-          const raw = new Uint8Array(target.buffer, target.byteOffset + position, length);
-          await readFully(label, file, raw, start + position);
-          if (!isChecked) requireFinite(label, name, { type, raw, first: position / type.width });
-        }
-      },
-      readPieces: (name, visit) =>
-        forEachPiece(name, ({ type, raw, first }) => {
-          visit(type.decode(raw), first);
-        }),
-      check: (name) => forEachPiece(name, () => {}),
-      close: () => file.close(),
-    };
+    return new SafetensorsFile(label, file, await readHeader(label, file));
   } catch (error) {
     await file.close();
     throw error;
+  }
+}
+
+/** Tensors of a file by name, and the position of the data in the file. */
+interface Header {
+  readonly entries: ReadonlyMap<string, Entry>;
+  readonly dataStart: number;
+}
+
+/** Open file, whose tensors are read at their positions. */
+class SafetensorsFile implements OpenSafetensors {
+  readonly label: string;
+  readonly shapes: ReadonlyMap<string, readonly number[]>;
+  readonly #file: FileHandle;
+  readonly #header: Header;
+  /** Free buffers. Pieces reuse them, because writing to newly allocated memory causes page faults. */
+  readonly #buffers: ArrayBuffer[] = [];
+
+  constructor(label: string, file: FileHandle, header: Header) {
+    this.label = label;
+    this.shapes = new Map([...header.entries].map(([name, { shape }]) => [name, shape]));
+    this.#file = file;
+    this.#header = header;
+  }
+
+  shapeOf(name: string): readonly number[] | undefined {
+    return this.shapes.get(name);
+  }
+
+  async read(name: string): Promise<Float32Array> {
+    const { type, start, end } = this.#locate(name);
+    const raw = new Uint8Array(end - start);
+    await readFully(this.label, this.#file, raw, start);
+    requireFinite(this.label, name, { type, raw, first: 0 });
+    return type.decode(raw);
+  }
+
+  async readInto(name: string, target: Float32Array, isChecked: boolean): Promise<void> {
+    const { type, start } = this.#locate(name);
+    if (type.width !== Float32Array.BYTES_PER_ELEMENT)
+      return this.#forEachPiece(name, ({ raw, first }) => target.set(type.decode(raw), first));
+    for (let position = 0; position < target.byteLength; position += DIRECT_BYTES) {
+      const length = Math.min(DIRECT_BYTES, target.byteLength - position);
+      const raw = new Uint8Array(target.buffer, target.byteOffset + position, length);
+      await readFully(this.label, this.#file, raw, start + position);
+      if (!isChecked) requireFinite(this.label, name, { type, raw, first: position / type.width });
+    }
+  }
+
+  readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void> {
+    return this.#forEachPiece(name, ({ type, raw, first }) => visit(type.decode(raw), first));
+  }
+
+  check(name: string): Promise<void> {
+    return this.#forEachPiece(name, () => {});
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  /** Returns the type of a tensor, and its start and end in the file. */
+  #locate(name: string): { readonly type: TensorType; readonly start: number; readonly end: number } {
+    const { entries, dataStart } = this.#header;
+    const entry = entries.get(name);
+    if (!entry) throw new DataError(`${this.label}: expected tensor "${name}", found none`);
+    const [start, end] = entry.data_offsets;
+    return { type: entry.type, start: dataStart + start, end: dataStart + end };
+  }
+
+  /** Reads and checks a tensor piece by piece. The bytes of a piece are overwritten after its visit. */
+  async #forEachPiece(name: string, visit: (piece: Piece) => void): Promise<void> {
+    const { type, start, end } = this.#locate(name);
+    let next = start < end ? this.#readPiece(start, end) : null;
+    try {
+      for (let position = start; next !== null; position += PIECE_BYTES) {
+        const raw: Uint8Array<ArrayBuffer> = await next;
+        // The next piece is read during the visit.
+        next = position + PIECE_BYTES < end ? this.#readPiece(position + PIECE_BYTES, end) : null;
+        const piece = { type, raw, first: (position - start) / type.width };
+        requireFinite(this.label, name, piece);
+        visit(piece);
+        this.#buffers.push(raw.buffer);
+      }
+    } finally {
+      // If a visit failed, the next piece is still being read, and the caller closes the file.
+      await next?.catch(() => {});
+    }
+  }
+
+  /** Reads the bytes from a position on: a piece, or the rest of the tensor that ends at `end`. */
+  async #readPiece(position: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
+    const raw = new Uint8Array(this.#buffers.pop() ?? new ArrayBuffer(PIECE_BYTES), 0, Math.min(PIECE_BYTES, end - position));
+    await readFully(this.label, this.#file, raw, position);
+    return raw;
   }
 }
 
@@ -217,8 +250,8 @@ function requireFinite(label: string, name: string, { type, raw, first }: Piece)
   throw new DataError(`${label}: expected tensor "${name}" to hold finite numbers, got ${value} at element ${first + index}`);
 }
 
-/** Reads and checks the header of a file. Returns its tensors by name, and the position of the data in the file. */
-async function readHeader(label: string, file: FileHandle): Promise<{ entries: Map<string, Entry>; dataStart: number }> {
+/** Reads and checks the header of a file. */
+async function readHeader(label: string, file: FileHandle): Promise<Header> {
   const { size: fileSize } = await file.stat();
   const prefix = Buffer.alloc(8);
   const { bytesRead } = await file.read(prefix, 0, 8, 0);

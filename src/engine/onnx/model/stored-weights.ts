@@ -10,14 +10,14 @@ import { type Layout, layOut, type Parameter, viewOf } from "./parameters.ts";
 import type { WeightSource } from "./safetensors.ts";
 import { openBaseWeights } from "./weight-source.ts";
 import { checkShapes, readBaseWeights, readInParallel, readParameter, unpackTensors } from "./weights.ts";
-import { first } from "../../../base/util/values.ts";
+import { first, getOrThrow } from "../../../base/util/values.ts";
 
 /** Matrix or embedding in blocks along `in`, as rows of weight files: `[out, in]`, or `[V, H]` of an embedding. */
 export interface BlockMatrix extends BlockTensor {
   readonly rows: number;
   /** Elements of a row. */
   readonly width: number;
-  /** Whether the shape of the parameter is `[in, out]`. */
+  /** Whether the blocks are the transpose of the parameter: true for a matrix, whose shape is `[in, out]`, false for an embedding. */
   readonly isTransposed: boolean;
 }
 
@@ -42,13 +42,8 @@ export function float32Weights(layout: Layout, flat: Float32Array): StoredWeight
 export function withoutMatrices({ layout, flat }: StoredWeights): StoredWeights {
   const rest = layOut(layout.parameters.filter(({ kind }) => kind !== "matrix"));
   const copy = new Float32Array(rest.length);
-  for (const parameter of rest.parameters)
-    viewOf(copy, parameter).set(
-      viewOf(
-        flat,
-        layout.parameters.find(({ name }) => name === parameter.name)!,
-      ),
-    );
+  const sources = new Map(layout.parameters.map((parameter) => [parameter.name, parameter]));
+  for (const parameter of rest.parameters) viewOf(copy, parameter).set(viewOf(flat, getOrThrow(sources, parameter.name)));
   return float32Weights(rest, copy);
 }
 
@@ -56,8 +51,8 @@ export function withoutMatrices({ layout, flat }: StoredWeights): StoredWeights 
 export const NO_WEIGHTS = float32Weights({ parameters: [], decayed: 0, length: 0 }, new Float32Array(0));
 
 /**
- * Reads a base model's weights, one parameter at a time. Matrices and embeddings in 4 or 8 bits have the values of the file if it has blocks
- * of 32 elements of at most as many bits; all others are rounded, see {@link roundBlock}.
+ * Reads a base model's weights, one parameter at a time. With 4 or 8 bits, matrices and embeddings are stored in blocks. If the file has
+ * blocks of 32 elements with at most as many bits, their values are kept; all other values are rounded, see {@link roundBlock}.
  *
  * @throws DataError `E_DATA` if a tensor is missing, has another shape or contains NaN or an infinity, or has elements beyond the range of
  *   the blocks; the message names the tensor.
@@ -159,9 +154,10 @@ async function readMatrix(
  * @param where - Returns the tensor for error messages.
  */
 function rounding(writer: BlockWriter, firstBlock: number, width: number, where: () => string): (piece: Float32Array) => void {
-  /** Elements of the current block; a row ends with a block that is padded with zeros. */
+  /** Elements of the current block. Blocks do not cross rows: the last block of a row is padded with zeros. */
   const values = new Float32Array(BLOCK_ELEMENTS);
   const levels = new Int8Array(BLOCK_ELEMENTS);
+  /** Index of the current block in the matrix, and column of the next element in its row. They carry over from piece to piece. */
   let block = firstBlock;
   let column = 0;
   const writeBlock = (filled: number) => {

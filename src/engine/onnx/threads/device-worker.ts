@@ -54,6 +54,9 @@ export interface DeviceSettings {
   readonly weightPrecision: DevicePrecision;
 }
 
+/** Number 1 as float16. */
+const FLOAT16_ONE = 0x3c00;
+
 const settings = JSON.parse(itemAt(process.argv, 2)) as DeviceSettings;
 
 /** Channel of each role: `port1` receives and answers calls, `port2` passes messages to and from the parent process. */
@@ -102,7 +105,7 @@ const sampling = samplerMethods(
 );
 
 const training = {
-  /** Opens the device and computes a product on it. */
+  /** Checks that the device opens, by a product on it. */
   open: async () => {
     const { Tensor } = await loadRuntime();
     const graph = new Graph();
@@ -112,9 +115,9 @@ const training = {
     await program.run({ x: new Tensor("float32", Float32Array.of(1, 2, 3, 4), [2, 2]) }, ["y"]);
     await program.release();
   },
-  /** Stores a number as float16 and reads it. */
+  /** Checks that the device stores float16, by writing and reading a number. */
   storeFloat16: async () => {
-    const number = await memory.upload(Uint16Array.of(0x3c00), [1]);
+    const number = await memory.upload(Uint16Array.of(FLOAT16_ONE), [1]);
     const [read] = await memory.download(number);
     number.release();
     if (read !== 1) throw new EngineError(`Expected to read 1, got ${read}`);

@@ -53,7 +53,7 @@ export class HelperThread implements StepHelper {
     return result;
   }
 
-  /** Returns the gradient memory of a task for reuse by the next one, once the gradients were added. */
+  /** Keeps the gradient memory of a task, whose gradients were added, for the next task. */
   reuse(id: string, memory: Float32Array): void {
     const introduced = this.#introduced.get(id);
     if (introduced) introduced.memory = memory;

@@ -74,25 +74,26 @@ const V128 = 0x7b;
 
 /** Encodes the function body `(bytes, …scalars) → ()`, which updates the spans in memory from byte 0 to `bytes`. */
 function updateBody(): number[] {
+  // Indices of the arguments (`bytes`, the scalars) and of the locals (the scalars as vectors, the byte position, and g, m, v, p).
   const bytes = 0;
   const scalar = (name: (typeof SCALARS)[number]) => 1 + SCALARS.indexOf(name);
   const vector = (name: (typeof SCALARS)[number]) => SCALARS.length + scalar(name);
   const index = 1 + 2 * SCALARS.length;
   const [g, m, v, p] = [index + 1, index + 2, index + 3, index + 4];
-  const wide = (name: (typeof SCALARS)[number]) => get(vector(name));
+  const broadcast = (name: (typeof SCALARS)[number]) => get(vector(name));
   const splats = SCALARS.flatMap((name) => [...get(scalar(name)), ...f32x4.splat, ...set(vector(name))]);
   const step = [
-    ...[...load(index, OFFSETS.g), ...wide("clip"), ...f32x4.mul, ...set(g)],
+    ...[...load(index, OFFSETS.g), ...broadcast("clip"), ...f32x4.mul, ...set(g)],
     // m ← β₁·m + (1 − β₁)·g
-    ...[...load(index, OFFSETS.m), ...wide("beta1"), ...f32x4.mul],
-    ...[...get(g), ...wide("oneMinusBeta1"), ...f32x4.mul, ...f32x4.add, ...set(m)],
+    ...[...load(index, OFFSETS.m), ...broadcast("beta1"), ...f32x4.mul],
+    ...[...get(g), ...broadcast("oneMinusBeta1"), ...f32x4.mul, ...f32x4.add, ...set(m)],
     // v ← β₂·v + (1 − β₂)·g²
-    ...[...load(index, OFFSETS.v), ...wide("beta2"), ...f32x4.mul],
-    ...[...get(g), ...get(g), ...f32x4.mul, ...wide("oneMinusBeta2"), ...f32x4.mul, ...f32x4.add, ...set(v)],
+    ...[...load(index, OFFSETS.v), ...broadcast("beta2"), ...f32x4.mul],
+    ...[...get(g), ...get(g), ...f32x4.mul, ...broadcast("oneMinusBeta2"), ...f32x4.mul, ...f32x4.add, ...set(v)],
     // p ← (p − shrink·p) − scaledRate · m / (√v / correction + ε)
-    ...[...load(index, OFFSETS.p), ...tee(p), ...get(p), ...wide("shrink"), ...f32x4.mul, ...f32x4.sub],
-    ...[...get(m), ...get(v), ...f32x4.sqrt, ...wide("correction"), ...f32x4.div, ...wide("epsilon"), ...f32x4.add, ...f32x4.div],
-    ...[...wide("scaledRate"), ...f32x4.mul, ...f32x4.sub, ...set(p)],
+    ...[...load(index, OFFSETS.p), ...tee(p), ...get(p), ...broadcast("shrink"), ...f32x4.mul, ...f32x4.sub],
+    ...[...get(m), ...get(v), ...f32x4.sqrt, ...broadcast("correction"), ...f32x4.div, ...broadcast("epsilon"), ...f32x4.add, ...f32x4.div],
+    ...[...broadcast("scaledRate"), ...f32x4.mul, ...f32x4.sub, ...set(p)],
     ...store(index, OFFSETS.p, get(p)),
     ...store(index, OFFSETS.m, get(m)),
     ...store(index, OFFSETS.v, get(v)),

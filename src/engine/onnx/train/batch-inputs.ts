@@ -8,7 +8,7 @@ import type { Tensor, TensorConstructor, Tensors } from "../runtime/program.ts";
 import { type TrainBatch, type PaddedBlock, positionsIn } from "./batch.ts";
 import { sliceName } from "./head-loss.ts";
 import { promptOfPackedRows, type TrainedEntries, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
-import { attentionRanges, type Mask, packedMasks, promptMasks, type KeyRange } from "./masks.ts";
+import { attentionRanges, packedMasks, promptMasks, type KeyRange } from "./masks.ts";
 import { type BatchSize, type MemoryBudget, type MemoryPlan, memoryPlan } from "./memory-plan.ts";
 import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames, type Reach, reachesOf } from "./padded-blocks.ts";
 
@@ -132,36 +132,73 @@ function blockInputs(
   config: ModelConfig,
   source: MaskSource,
 ): Tensors {
-  const copies = config.heads / config.kvHeads;
-  const feeds: Tensors = {};
-  const floats = (data: Float32Array, shape: readonly number[]) => new TensorClass("float32", data, shape);
-  const addMasks = (prefix: string, reach: Reach, masks: readonly Mask[]) =>
-    masks.forEach(({ data, shape }, block) => (feeds[maskName(prefix, block, reach)] = floats(data, shape)));
-  const addRanges = (prefix: string, reach: Reach, { count }: PaddedBlock, ranges: readonly KeyRange[]) =>
-    ranges.forEach(({ first, last, prompt, firstPrompt, lines, keys }, block) => {
-      const names = rangeNames(prefix, block, reach);
-      feeds[names.first] = floats(first, [count, 1, lines, 1]);
-      if (reach === "window") feeds[names.firstPrompt] = floats(firstPrompt, [count, 1, lines, 1]);
-      feeds[names.last] = floats(last, [count, 1, lines, 1]);
-      feeds[names.prompt] = floats(prompt, [count, 1, 1, 1]);
-      const indices = Float32Array.from({ length: keys }, (_, key) => key);
-      feeds[keysName(prefix, block)] = floats(indices, [keys]);
-    });
-  const add = (prefix: string, block: PaddedBlock, { tokens, positions }: Tokens) => {
-    const { count, time, blocks } = block;
-    feeds[`${prefix}tokens`] = new TensorClass("int64", tokens, [count * time]);
-    feeds[`${prefix}positions`] = new TensorClass("int64", positions, [count, blocks, time / blocks]);
-    for (const reach of reachesOf(config)) {
-      const window = reach === "full" ? Infinity : config.window!.size;
-      if (source === "ranges") addRanges(prefix, reach, block, attentionRanges(batch, prefix === PROMPT, copies, window));
-      else addMasks(prefix, reach, prefix === PROMPT ? promptMasks(block, copies, window) : packedMasks(batch, copies, window));
-    }
-  };
   const { prompts, packedRows } = tokenInputs(rows, batch, (inputs) => tableStart(config, inputs));
-  add(PACKED, batch.packedRows, packedRows);
-  if (batch.prompts && prompts) {
-    add(PROMPT, batch.prompts, prompts);
-    feeds["prompt_of"] = floats(promptOfPackedRows(batch, batch.prompts), [batch.packedRows.count, batch.prompts.count]);
+  const feeds: Tensors = {
+    ...tokenTensors(TensorClass, PACKED, batch.packedRows, packedRows),
+    ...attentionTensors(TensorClass, PACKED, batch, config, source),
+  };
+  if (batch.prompts === null || prompts === null) return feeds;
+  const owners = promptOfPackedRows(batch, batch.prompts);
+  return {
+    ...feeds,
+    ...tokenTensors(TensorClass, PROMPT, batch.prompts, prompts),
+    ...attentionTensors(TensorClass, PROMPT, batch, config, source),
+    prompt_of: new TensorClass("float32", owners, [batch.packedRows.count, batch.prompts.count]),
+  };
+}
+
+/** Builds the tensors with the tokens and positions of a padded block. */
+function tokenTensors(TensorClass: TensorConstructor, prefix: string, block: PaddedBlock, { tokens, positions }: Tokens): Tensors {
+  const { count, time, blocks } = block;
+  return {
+    [`${prefix}tokens`]: new TensorClass("int64", tokens, [count * time]),
+    [`${prefix}positions`]: new TensorClass("int64", positions, [count, blocks, time / blocks]),
+  };
+}
+
+/** Builds the masks of a padded block, or the ranges that a graph computes them from, for every reach of the model's layers. */
+function attentionTensors(
+  TensorClass: TensorConstructor,
+  prefix: typeof PROMPT | typeof PACKED,
+  batch: TrainBatch,
+  config: ModelConfig,
+  source: MaskSource,
+): Tensors {
+  const copies = config.heads / config.kvHeads;
+  const isPrompt = prefix === PROMPT;
+  const { count } = isPrompt ? batch.prompts! : batch.packedRows;
+  const feeds: Tensors = {};
+  for (const reach of reachesOf(config)) {
+    const window = reach === "full" ? Infinity : config.window!.size;
+    if (source === "ranges") {
+      for (const [block, range] of attentionRanges(batch, isPrompt, copies, window).entries()) {
+        Object.assign(feeds, rangeTensors(TensorClass, range, count, { prefix, block, reach }));
+      }
+    } else {
+      const masks = isPrompt ? promptMasks(batch.prompts!, copies, window) : packedMasks(batch, copies, window);
+      for (const [block, { data, shape }] of masks.entries()) {
+        feeds[maskName(prefix, block, reach)] = new TensorClass("float32", data, shape);
+      }
+    }
   }
   return feeds;
+}
+
+/** Builds the tensors with the ranges of one block of queries, for `count` rows. */
+function rangeTensors(
+  TensorClass: TensorConstructor,
+  { first, last, lastPrompt, firstPrompt, lines, keys }: KeyRange,
+  count: number,
+  { prefix, block, reach }: { readonly prefix: string; readonly block: number; readonly reach: Reach },
+): Tensors {
+  const names = rangeNames(prefix, block, reach);
+  const perLine = (data: Float32Array) => new TensorClass("float32", data, [count, 1, lines, 1]);
+  const keyIndices = Float32Array.from({ length: keys }, (_, key) => key);
+  return {
+    [names.first]: perLine(first),
+    ...(reach === "window" ? { [names.firstPrompt]: perLine(firstPrompt) } : {}),
+    [names.last]: perLine(last),
+    [names.lastPrompt]: new TensorClass("float32", lastPrompt, [count, 1, 1, 1]),
+    [keysName(prefix, block)]: new TensorClass("float32", keyIndices, [keys]),
+  };
 }

@@ -10,6 +10,24 @@ import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { DEVICE_BLOCK, deviceQueryBlocks, LARGE_MODEL_BLOCK, largeModelQueryBlocks, paddedTime, queryBlocks } from "./query-blocks.ts";
 import { first, itemAt, last } from "../../../base/util/values.ts";
 
+/** Max bytes of a batch's activations, and of the activations of its trained tokens; both limits yield to the minimum of 512 tokens. */
+const ACTIVATION_BYTES = 1e9;
+
+/** Max bytes of the attention scores of a query block in a device's batch, whose rows have 1,024 tokens. */
+const SCORE_BYTES = MAX_BINDING_BYTES;
+
+/** Sizes of batches of a large model, relative to `maxTokens`. Each is a graph of its own, which takes seconds to compile. */
+const LARGE_SIZES = [1, 2, 8] as const;
+
+/** Max ratio of a batch to the size that it is planned as. It exceeds 1 because rows are padded after groups are formed. */
+const SIZE_TOLERANCE = 1.25;
+
+/** Cost of computing a layer again, relative to its gradient with an adapter: one product with each matrix instead of two. */
+const RECOMPUTE_COST = 1 / 2;
+
+/** Fixed cost of a batch, in tokens: starting a graph and adding into the gradient accumulators. */
+const BATCH_OVERHEAD = 128;
+
 /** Extent of a padded block: `count` rows of `time` tokens each, padding included. */
 interface Extent {
   readonly count: number;
@@ -68,15 +86,6 @@ export interface BatchLimits {
   readonly tableStartOf?: ((inputs: number) => number) | undefined;
 }
 
-/** Sizes of batches of a large model, relative to `maxTokens`. Each is a graph of its own, which takes seconds to compile. */
-const LARGE_SIZES = [1, 2, 8] as const;
-
-/** Max ratio of a batch to the size that it is planned as. It exceeds 1 because rows are padded after groups are formed. */
-const SIZE_TOLERANCE = 1.25;
-
-/** Cost of computing a layer again, relative to its gradient with an adapter: one product with each matrix instead of two. */
-const RECOMPUTE_COST = 1 / 2;
-
 /**
  * Computes the limits from a model's shape. A batch keeps some 10 hidden and 5 inner vectors per layer and token for its gradient. Small
  * batches stay in the processor's caches; large models need larger batches, because each batch adds to every gradient once. Prefix groups
@@ -133,9 +142,6 @@ function recomputingCost(config: ModelConfig, maxTokens: number, positions: numb
   return 1 + (RECOMPUTE_COST * recomputedLayers) / config.layers;
 }
 
-/** Max bytes of the attention scores of a query block in a device's batch, whose rows have 1,024 tokens. */
-const SCORE_BYTES = MAX_BINDING_BYTES;
-
 /**
  * Returns the limits on a device, whose products are fast only for thousands of rows: as many tokens as fit without recomputed layers, in
  * whole thousands. Buffers above {@link SCORE_BYTES} are allocated anew in each run, which took longer than larger products saved.
@@ -159,9 +165,6 @@ export function deviceBatchLimits(config: ModelConfig, budget: DeviceBudget): Ba
   };
 }
 
-/** Max bytes of a batch's activations, and of the activations of its trained tokens; both limits yield to the minimum of 512 tokens. */
-const ACTIVATION_BYTES = 1e9;
-
 /**
  * Returns the number of trained tokens that a batch is padded to, so that no bit computed after the last attention depends on the thread
  * count: {@link MIN_ROWS} for a model that is wide throughout, else {@link MIN_PRODUCT_ROWS}. Each entry, padding included, has logits over
@@ -172,9 +175,6 @@ export function minTrainedEntries({ hiddenSize, innerSize, heads, headSize, voca
   // An adapter's rank is narrow.
   return isWide && !hasAdapter ? MIN_ROWS : MIN_PRODUCT_ROWS;
 }
-
-/** Fixed cost of a batch, in tokens: starting a graph and adding into the gradient accumulators. */
-const BATCH_OVERHEAD = 128;
 
 /** Returns the cost of a batch in tokens, whether or not the batch is padded to `minPositions` positions yet. */
 export function batchCost(shape: Extents, { minPositions = MIN_PRODUCT_ROWS, tokenCost = () => 1 }: Partial<BatchLimits> = {}): number {
@@ -218,33 +218,54 @@ export function planBatches(rows: readonly Row[], limits: BatchLimits): TrainBat
   );
   const alone = groups.filter(({ shared }) => shared === 0);
   const sharing = groups.filter(({ shared }) => shared > 0);
-  return [...cut(alone, limits.maxTokens, limits), ...cut(sharing, Math.min(limits.maxJoined ?? Infinity, limits.maxSharing), limits)];
+  const maxJoined = Math.min(limits.maxJoined ?? Infinity, limits.maxSharing);
+  return [...cutIntoBatches(alone, limits.maxTokens, limits), ...cutIntoBatches(sharing, maxJoined, limits)];
 }
 
-/** Cuts sorted prefix groups into batches of consecutive groups at the lowest total cost, by dynamic programming. */
-function cut(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLimits): TrainBatch[] {
-  const { maxTrained, minRows, minPositions = MIN_PRODUCT_ROWS, blocksOf = queryBlocks } = limits;
-  // cheapest[i]: the lowest cost of the first i groups, and the start of the last batch of that plan.
-  const cheapest = [{ cost: 0, start: 0 }];
+/** Cuts sorted prefix groups into batches of consecutive groups at the lowest total cost. */
+function cutIntoBatches(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLimits): TrainBatch[] {
+  const starts = lastBatchStarts(groups, maxTokens, limits);
+  const batches: TrainBatch[] = [];
+  for (let end = groups.length; end > 0; end = itemAt(starts, end)) batches.push(batchOf(groups.slice(itemAt(starts, end), end), limits));
+  return batches.reverse();
+}
+
+/**
+ * Finds the cheapest cuts by dynamic programming.
+ *
+ * @returns For each number `n` of groups from 0 on, the start of the last batch in the cheapest cut of the first `n` groups.
+ */
+function lastBatchStarts(groups: readonly PrefixGroup[], maxTokens: number, limits: BatchLimits): number[] {
+  const { maxTrained, blocksOf } = limits;
+  /** Cost of the cheapest cut of the first `n` groups, by `n`. */
+  const costs = [0];
+  const starts = [0];
   for (let end = 1; end <= groups.length; end++) {
     const shape = new Shape(blocksOf);
     let best = { cost: Infinity, start: end - 1 };
     for (let start = end - 1; start >= 0; start--) {
       shape.add(itemAt(groups, start));
+      // A single group is a batch even if it exceeds the limits.
       if (start < end - 1 && (positionsIn(shape) > maxTokens || shape.trained > maxTrained)) break;
-      const cost = itemAt(cheapest, start).cost + batchCost(shape, limits);
+      const cost = itemAt(costs, start) + batchCost(shape, limits);
       if (cost < best.cost) best = { cost, start };
     }
-    cheapest.push(best);
+    costs.push(best.cost);
+    starts.push(best.start);
   }
-  const batches: TrainBatch[] = [];
-  for (let end = groups.length; end > 0; end = itemAt(cheapest, end).start) {
-    const members = groups.slice(itemAt(cheapest, end).start, end);
-    const shape = new Shape(blocksOf);
-    for (const group of members) shape.add(group);
-    batches.push({ groups: members, ...cutIntoBlocks(padded(shape, minRows, minPositions), blocksOf) });
-  }
-  return batches.reverse();
+  return starts;
+}
+
+/** Returns the batch of some prefix groups. */
+function batchOf(
+  groups: readonly PrefixGroup[],
+  { minRows, minPositions = MIN_PRODUCT_ROWS, blocksOf = queryBlocks }: BatchLimits,
+): TrainBatch {
+  const shape = new Shape(blocksOf);
+  for (const group of groups) shape.add(group);
+  const { prompts, packedRows } = padded(shape, minRows, minPositions);
+  const block = (extent: Extent): PaddedBlock => ({ ...extent, blocks: blocksOf(extent.time) });
+  return { groups, prompts: prompts && block(prompts), packedRows: block(packedRows) };
 }
 
 /** Extents of the padded blocks of some prefix groups, extended group by group. */
@@ -254,7 +275,7 @@ class Shape {
   trained = 0;
   readonly #paddedTime: (length: number) => number;
 
-  constructor(blocksOf: (time: number) => number) {
+  constructor(blocksOf: BatchLimits["blocksOf"] = queryBlocks) {
     this.#paddedTime = (length) => paddedTime(length, blocksOf);
   }
 
@@ -284,10 +305,4 @@ function padded({ prompts, packedRows }: Shape, minRows: number, minPositions: n
   const longTime = paddedTime(minPositions);
   const isLonger = count === 1 && minRows === 1 && longTime < paddedCount * time;
   return { prompts, packedRows: isLonger ? { count: 1, time: Math.max(time, longTime) } : { count: paddedCount, time } };
-}
-
-/** Returns the padded blocks of a batch, with the number of query blocks of their rows. */
-function cutIntoBlocks({ prompts, packedRows }: Extents, blocksOf: (time: number) => number): Pick<TrainBatch, "prompts" | "packedRows"> {
-  const block = (extent: Extent): PaddedBlock => ({ ...extent, blocks: blocksOf(extent.time) });
-  return { prompts: prompts && block(prompts), packedRows: block(packedRows) };
 }

@@ -18,6 +18,9 @@ import { keptShapes } from "./kept-activations.ts";
 import { type DeviceBudget, keptBytesPerToken, type MemoryPlan } from "./memory-plan.ts";
 import { deviceGraphShape, type GraphShape, PADDING_STEP } from "./query-blocks.ts";
 
+/** Max compiled graphs kept. */
+const MAX_PROGRAMS = 8;
+
 /** Model in a device's memory that a batch is computed with. */
 export interface DeviceBatchModel {
   readonly base: DeviceBase;
@@ -34,7 +37,7 @@ export interface DeviceBatchModel {
 export class DeviceBatchRunner {
   readonly #memory: DeviceMemory;
   readonly #budget: DeviceBudget;
-  readonly #programs = new ProgramCache(8);
+  readonly #programs = new ProgramCache(MAX_PROGRAMS);
   readonly #keptShapes = new WeakMap<Program, ReturnType<typeof keptShapes>>();
   /** Buffers for kept activations. */
   readonly #activations: BufferPool;
@@ -68,9 +71,7 @@ export class DeviceBatchRunner {
     const { Tensor } = await loadRuntime();
     const inputs = batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" });
     const program = await this.#program(model, batch, loss, plan, (name) => inputs[name]?.type === "float32");
-    const sums: PooledTensors = loss
-      ? await this.#gradients.acquire(new Map(layout.parameters.map(({ name, shape }) => [name, shape])))
-      : new Map();
+    const sums = loss ? await this.#gradientSums(layout) : new Map<string, never>();
     const feeds = joinTables(
       base.rotary.feeds(),
       inputs,
@@ -102,6 +103,11 @@ export class DeviceBatchRunner {
     this.#gradients.clear();
   }
 
+  /** Returns a buffer for the gradient sum of each trained parameter. */
+  #gradientSums({ parameters }: Layout): Promise<PooledTensors> {
+    return this.#gradients.acquire(new Map(parameters.map(({ name, shape }) => [name, shape])));
+  }
+
   /** Runs a program with buffers for its large kept activations. */
   async #runWithKept(program: Program, feeds: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     const shapes = [...this.#keptShapes.get(program)!(feeds)];
@@ -119,6 +125,7 @@ export class DeviceBatchRunner {
     return deviceGraphShape(config, batch, this.#budget.keptBytes - positionsIn(batch) * keptBytesPerToken(config));
   }
 
+  /** Returns the compiled graph of a batch. @param hosted - Whether runs take an input from the memory of the process. */
   #program(
     { base, lora }: DeviceBatchModel,
     batch: TrainBatch,

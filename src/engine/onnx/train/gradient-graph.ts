@@ -4,7 +4,7 @@ import { recomputeCheap } from "../graph/recompute.ts";
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
-import { type Projection, rotaryInputs, weightInputs } from "../model/model-inputs.ts";
+import { type ModelInputs, type Projection, rotaryInputs, weightInputs } from "../model/model-inputs.ts";
 import { embed, finalNorm, gatedOutput, headName, type LayerResult, transformerLayer } from "../model/transformer.ts";
 import { MAX_BINDING_BYTES } from "../runtime/device-memory.ts";
 import { headLoss, type TrainedPieces } from "./head-loss.ts";
@@ -122,28 +122,11 @@ export function gradientGraph(
   const finished = [logprob, entropy, ...(backward.head ?? [])];
   const gradient = plan.isOrdered ? after(backward.hidden, finished) : backward.hidden;
   let current = sums.pullback(new Map([[normed, gradient]]), [hidden], isNamed("norm"));
-  for (const [layer, { output, residual, gate, up }] of [...layers.entries()].reverse()) {
+  for (const [layer, result] of [...layers.entries()].reverse()) {
     const input = layers[layer - 1]?.output ?? embedded;
     // Under an adapter, nothing before the first layer is trained.
-    const endsAt = (value: Value) => (layer === 0 && adapters ? [] : [value]);
-    const isOwn = isNamed(`layer${layer}_`);
-    const gradient = first(current.gradients);
-    const finished = [gradient, ...current.updated];
-    if (layer < plan.recomputedLayers) {
-      const delayedInput = after(input, finished);
-      current = sums.pullback(new Map([[applyLayer(layer, delayedInput).output, gradient]]), endsAt(delayedInput), isOwn);
-    } else if (plan.isOrdered) {
-      const delayedGate = after(gate, finished);
-      const isDown = isNamed(`layer${layer}_down`);
-      const half = sums.pullback(
-        new Map([[gatedOutput(inputs, layer, { residual, gate: delayedGate, up }), gradient]]),
-        [residual, delayedGate, up],
-        isDown,
-      );
-      const cotangents = new Map(zip([residual, gate, up], half.gradients));
-      const rest = sums.pullback(cotangents, endsAt(input), (name) => isOwn(name) && !isDown(name));
-      current = { gradients: rest.gradients, updated: [...half.updated, ...rest.updated] };
-    } else current = sums.pullback(new Map([[output, gradient]]), endsAt(input), isOwn);
+    const hasInputGradient = layer > 0 || adapters === null;
+    current = layerBackward(sums, { inputs, layer, input, result, hasInputGradient, plan, applyLayer }, current);
   }
   if (!adapters) sums.pullback(new Map([[embedded, first(current.gradients)]]), [], isNamed("embedding"));
   for (const [name, sum] of sums.all) {
@@ -153,6 +136,48 @@ export function gradientGraph(
   if (hasOutputBuffers) outputKept(graph, forwardNodes);
   else if (plan.isOrdered) recomputeCheap(graph, forwardNodes);
   return graph;
+}
+
+/** Layer that {@link layerBackward} propagates through. */
+interface BackwardLayer {
+  readonly inputs: ModelInputs;
+  readonly layer: number;
+  readonly input: Value;
+  /** Values of the layer in the forward pass. */
+  readonly result: LayerResult;
+  /** Whether the gradient of the layer's input is needed. */
+  readonly hasInputGradient: boolean;
+  readonly plan: MemoryPlan;
+  /** Computes the layer from an input. */
+  readonly applyLayer: (layer: number, x: Value) => LayerResult;
+}
+
+/**
+ * Back-propagates through one layer. As the plan says, the layer is recomputed from its input, or only its gated activation is recomputed,
+ * or all values of the forward pass are used. Values are recomputed only after the layer above is finished.
+ *
+ * @param above - Result for the layer above, with the gradient of this layer's output.
+ */
+function layerBackward(sums: GradientSums, target: BackwardLayer, above: Backward): Backward {
+  const { inputs, layer, input, result, hasInputGradient, plan, applyLayer } = target;
+  const isOwn = isNamed(`layer${layer}_`);
+  const gradient = first(above.gradients);
+  const finished = [gradient, ...above.updated];
+  if (layer < plan.recomputedLayers) {
+    const delayedInput = after(input, finished);
+    const { output } = applyLayer(layer, delayedInput);
+    return sums.pullback(new Map([[output, gradient]]), hasInputGradient ? [delayedInput] : [], isOwn);
+  }
+  const ends = hasInputGradient ? [input] : [];
+  if (!plan.isOrdered) return sums.pullback(new Map([[result.output, gradient]]), ends, isOwn);
+  const { residual, gate, up } = result;
+  const delayedGate = after(gate, finished);
+  const isDown = isNamed(`layer${layer}_down`);
+  const recomputedOutput = gatedOutput(inputs, layer, { residual, gate: delayedGate, up });
+  const half = sums.pullback(new Map([[recomputedOutput, gradient]]), [residual, delayedGate, up], isDown);
+  const cotangents = new Map(zip([residual, gate, up], half.gradients));
+  const rest = sums.pullback(cotangents, ends, (name) => isOwn(name) && !isDown(name));
+  return { gradients: rest.gradients, updated: [...half.updated, ...rest.updated] };
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Output head and loss of a gradient graph, in slices of the trained tokens. A slice computes logits, loss and gradients before the next
- * slice starts, so logits of one slice are in memory at a time. Nothing is computed twice.
+ * slice starts, so that the logits of only one slice are in memory at a time. Nothing is computed twice.
  */
 import {
   add,
@@ -70,25 +70,28 @@ export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyB
   const rows = slices === 1 ? total : "slice";
   if (slices > 1) graph.smallDims.add("slice");
   const results: { logprob: Value; entropy: Value }[] = [];
+  /** Gradients of the hidden states, one per slice. */
   const hidden: Value[] = [];
   let loss: Value | null = null;
+  /** Gradient sums of the head, to which each slice adds. */
   let head = trained?.sums ?? [];
   const targets = Array.from({ length: slices }, (_, slice) => graph.input(sliceName("targets", slice), [rows], "int64"));
   const sizes = targets.map(() => rows);
   const pieces = slices === 1 ? [normed] : split(normed, 0, sizes);
   for (const [slice, piece] of pieces.entries()) {
+    // A slice starts after all results of the previous slice, so that the logits of two slices are never in memory together.
     const previous = results.at(-1);
     const finished = previous && [previous.logprob, previous.entropy, ...hidden.slice(-1), ...head];
     const x = finished ? after(piece, finished) : piece;
     const { logprob, entropy } = targetLogprob(headProduct(inputs, x), itemAt(targets, slice));
     if (kind !== "forward") {
       const column = (name: string) => graph.input(sliceName(name, slice), [rows, 1]);
-      const policy = tokenLoss(graph, kind, logprob, column);
-      const each = hasEntropyBonus ? sub(policy, mul(entropy, scalar(graph, "entropy_coef"))) : policy;
-      const part = sumAll(mul(each, column("weights")));
-      loss = loss ? add(loss, part) : part;
+      const policyLosses = tokenLoss(graph, kind, logprob, column);
+      const losses = hasEntropyBonus ? sub(policyLosses, mul(entropy, scalar(graph, "entropy_coef"))) : policyLosses;
+      const sliceLoss = sumAll(mul(losses, column("weights")));
+      loss = loss ? add(loss, sliceLoss) : sliceLoss;
       const weights = trained?.weights ?? [];
-      const gradients = differentiate(part, [x, ...weights], new Map(zip(weights, head)));
+      const gradients = differentiate(sliceLoss, [x, ...weights], new Map(zip(weights, head)));
       hidden.push(first(gradients));
       head = gradients.slice(1);
     }

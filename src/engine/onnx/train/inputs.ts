@@ -130,6 +130,7 @@ export function forEachTrained(
   forEachGroup(batch, ({ members, shared, continuations }, prompt, firstPackedRow) => {
     for (const [index, { packedRow, start }] of zip(members, continuations)) {
       const row = itemAt(rows, index);
+      // Token `t` of a row is at `promptOffset + t` if it is shared, else at `ownOffset + t`; the position before it predicts it.
       const ownOffset = packedStart + (firstPackedRow + packedRow) * packedRows.time + start - shared;
       const promptOffset = prompt * (prompts?.time ?? 0);
       for (let t = 1; t < row.tokens.length; t++) {

@@ -31,27 +31,27 @@ export function promptMasks(prompts: PaddedBlock, copies: number, window = Infin
  * @param window - Max tokens that a token attends to, itself included. @default Infinity
  */
 export function packedMasks(batch: TrainBatch, copies: number, window = Infinity): Mask[] {
-  const before = batch.prompts?.time ?? 0;
-  const causal = causalMasks(batch.packedRows, before, copies, window);
-  return before === 0
+  const promptKeys = batch.prompts?.time ?? 0;
+  const causal = causalMasks(batch.packedRows, promptKeys, copies, window);
+  return promptKeys === 0
     ? causal
     : causal.map((mask, block) => continuationMask(batch, mask, block * (batch.packedRows.time / causal.length), copies, window));
 }
 
 /**
- * Builds the causal masks of rows of `time` queries, which attend to `before` prompt keys and to their own keys up to themselves, as far as
+ * Builds the causal masks of rows of `time` queries, which attend to `promptKeys` keys of a prompt and to their own keys up to themselves, as far as
  * the window reaches into their own keys.
  */
-function causalMasks({ time, blocks: count }: PaddedBlock, before: number, copies: number, window: number): Mask[] {
+function causalMasks({ time, blocks: count }: PaddedBlock, promptKeys: number, copies: number, window: number): Mask[] {
   const size = time / count;
   return Array.from({ length: count }, (_, block) => {
-    const start = before + block * size;
+    const start = promptKeys + block * size;
     const keys = start + size;
     const data = new Float32Array(copies * size * keys);
     for (let row = 0; row < copies * size; row++) {
       const query = start + (row % size);
       data.fill(MASKED, row * keys + query + 1, (row + 1) * keys);
-      data.fill(MASKED, row * keys + before, row * keys + Math.max(before, query - window + 1));
+      data.fill(MASKED, row * keys + promptKeys, row * keys + Math.max(promptKeys, query - window + 1));
     }
     return { data, shape: [1, 1, copies * size, keys] };
   });
@@ -65,20 +65,20 @@ function causalMasks({ time, blocks: count }: PaddedBlock, before: number, copie
  */
 function continuationMask(batch: TrainBatch, causal: Mask, start: number, copies: number, window: number): Mask {
   const { count } = batch.packedRows;
-  const before = batch.prompts!.time;
+  const promptKeys = batch.prompts!.time;
   const [, , lines, keys] = causal.shape;
   const size = lines / copies;
   const data = new Float32Array(count * causal.data.length);
   for (let packedRow = 0; packedRow < count; packedRow++) data.set(causal.data, packedRow * causal.data.length);
   forEachGroup(batch, ({ shared, packedRows, continuations }, _prompt, firstPackedRow) => {
     for (let line = firstPackedRow * lines; line < (firstPackedRow + packedRows) * lines; line++)
-      data.fill(MASKED, line * keys + shared, line * keys + before);
+      data.fill(MASKED, line * keys + shared, line * keys + promptKeys);
     for (const continuation of continuations) {
       const end = Math.min(continuation.start + continuation.length, start + size);
       for (let copy = 0; copy < copies; copy++) {
         for (let query = Math.max(continuation.start, start); query < end; query++) {
           const line = ((firstPackedRow + continuation.packedRow) * lines + copy * size + query - start) * keys;
-          data.fill(MASKED, line + before, line + before + continuation.start);
+          data.fill(MASKED, line + promptKeys, line + promptKeys + continuation.start);
           data.fill(MASKED, line, line + firstPromptKey(shared, query - continuation.start, window));
         }
       }
@@ -92,16 +92,19 @@ function firstPromptKey(shared: number, token: number, window: number): number {
   return Math.min(shared, Math.max(0, shared + token - window + 1));
 }
 
-/** Keys that the queries of a block attend to, one range per query and copy; and the prompt keys that all queries of a row attend to. */
+/**
+ * Keys that the queries of a block attend to: a range of prompt keys and a range of the row's own keys. Shapes `[rows, copies·queries]` have
+ * one range per line.
+ */
 export interface KeyRange {
-  /** First key after the prompt, `[rows, copies·queries]`. */
+  /** First own key, `[rows, copies·queries]`. */
   readonly first: Float32Array;
-  /** Last key, `[rows, copies·queries]`. */
+  /** Last own key, `[rows, copies·queries]`. */
   readonly last: Float32Array;
-  /** Last prompt key of each row; −1 for none. */
-  readonly prompt: Float32Array;
   /** First prompt key, `[rows, copies·queries]`; after the last one if the window does not reach the prompt. */
   readonly firstPrompt: Float32Array;
+  /** Last prompt key of all queries of a row, `[rows]`; −1 for none. */
+  readonly lastPrompt: Float32Array;
   /** Queries of the block times `copies`. */
   readonly lines: number;
   readonly keys: number;
@@ -116,13 +119,13 @@ export interface KeyRange {
  */
 export function attentionRanges(batch: TrainBatch, isPrompt: boolean, copies: number, window = Infinity): KeyRange[] {
   const { count, time, blocks } = isPrompt ? batch.prompts! : batch.packedRows;
-  const before = isPrompt ? 0 : (batch.prompts?.time ?? 0);
+  const promptKeys = isPrompt ? 0 : (batch.prompts?.time ?? 0);
   const size = time / blocks;
   const starts = new Int32Array(count * time);
-  const prompt = new Float32Array(count).fill(before - 1);
-  if (before > 0)
+  const lastPrompt = new Float32Array(count).fill(promptKeys - 1);
+  if (promptKeys > 0)
     forEachGroup(batch, ({ shared, packedRows, continuations }, _prompt, firstPackedRow) => {
-      prompt.fill(shared - 1, firstPackedRow, firstPackedRow + packedRows);
+      lastPrompt.fill(shared - 1, firstPackedRow, firstPackedRow + packedRows);
       for (const { packedRow, start, length } of continuations) {
         const at = (firstPackedRow + packedRow) * time + start;
         starts.fill(start, at, at + length);
@@ -137,10 +140,10 @@ export function attentionRanges(batch: TrainBatch, isPrompt: boolean, copies: nu
       const query = block * size + (line % size);
       const row = Math.floor(line / lines);
       const start = starts[row * time + query]!;
-      first[line] = before + Math.max(start, query - window + 1);
-      last[line] = before + query;
-      firstPrompt[line] = firstPromptKey(prompt[row]! + 1, query - start, window);
+      first[line] = promptKeys + Math.max(start, query - window + 1);
+      last[line] = promptKeys + query;
+      firstPrompt[line] = firstPromptKey(lastPrompt[row]! + 1, query - start, window);
     }
-    return { first, last, prompt, firstPrompt, lines, keys: before + (block + 1) * size };
+    return { first, last, firstPrompt, lastPrompt, lines, keys: promptKeys + (block + 1) * size };
   });
 }

@@ -55,7 +55,7 @@ export const keysName = (prefix: string, block: number) => `${prefix}key_places$
 export const rangeNames = (prefix: string, block: number, reach: Reach) => ({
   first: `${prefix}${MASK_PREFIX[reach]}first_key${block}`,
   last: `${prefix}last_key${block}`,
-  prompt: `${prefix}last_prompt_key${block}`,
+  lastPrompt: `${prefix}last_prompt_key${block}`,
   firstPrompt: `${prefix}${MASK_PREFIX[reach]}first_prompt_key${block}`,
 });
 
@@ -112,9 +112,12 @@ function blockInputs(
   const [batch, time, rows, grouped] = [name("rows"), name("time"), name("flat"), name("grouped")];
   const block = count === 1 ? time : name("block");
   const blocks = graph.input(name("positions"), [batch, count, block], "int64");
-  // A block attends to all keys up to its own. The first block without other keys has as many keys as queries.
-  const keys = (index: number) =>
-    index === count - 1 ? (allKeys ?? time) : index === 0 && allKeys === null ? block : name(`keys${index}`);
+  /** Returns the dimension of a block's keys. A block attends to all keys up to its own, so that the last block attends to all. */
+  const keys = (index: number): Dim => {
+    if (index === count - 1) return allKeys ?? time;
+    // Without other keys, the first block has as many keys as queries.
+    return index === 0 && allKeys === null ? block : name(`keys${index}`);
+  };
   const queries = count === 1 ? grouped : name("block_rows");
   const inputs = { ...model, dims: { batch, time, rows, grouped }, positions: reshape(blocks, [batch, time]) };
   const tokens = graph.input(name("tokens"), [rows], "int64");
@@ -150,7 +153,7 @@ function maskOfRanges(
   const upToQuery = where(lessOrEqual(keyIndices, line(names.last)), visible, hidden);
   const own = where(lessOrEqual(line(names.first), keyIndices), upToQuery, hidden);
   const ofPrompt = reach === "full" ? visible : where(lessOrEqual(line(names.firstPrompt), keyIndices), visible, hidden);
-  return where(lessOrEqual(keyIndices, input(names.prompt, [batch, 1, 1, 1])), ofPrompt, own);
+  return where(lessOrEqual(keyIndices, input(names.lastPrompt, [batch, 1, 1, 1])), ofPrompt, own);
 }
 
 /** Returns the attention layer of a batch with prompts: prompts attend to themselves, packed rows to their prompt and themselves. */
@@ -160,7 +163,7 @@ function promptAttention(prompt: BlockInputs, packed: BlockInputs, rows: Dim): A
     const [first, second] = split(projected, 0, [prompt.inputs.dims.rows, packed.inputs.dims.rows]);
     const shared = splitHeads(prompt.inputs, layer, first);
     const own = splitHeads(packed.inputs, layer, second);
-    const withPrompt = (name: keyof Heads) => concat([ownedBy(promptOf, shared[name]), own[name]], 2, packed.keys);
+    const withPrompt = (name: keyof Heads) => concat([gatherPrompts(promptOf, shared[name]), own[name]], 2, packed.keys);
     const promptOutput = attention(shared.queries, shared.keys, shared.values, prompt.optionsOf(layer));
     const packedOutput = attention(own.queries, withPrompt("keys"), withPrompt("values"), packed.optionsOf(layer));
     return concat([joinHeads(prompt.inputs, promptOutput), joinHeads(packed.inputs, packedOutput)], 0, rows);
@@ -171,8 +174,8 @@ function promptAttention(prompt: BlockInputs, packed: BlockInputs, rows: Dim): A
  * Returns the prompt's `[kv, P, d]` for each packed row, from `x` `[G, kv, P, d]`: a product with a one-hot matrix, with a gradient that
  * sums over the packed rows.
  */
-function ownedBy(promptOf: Value, x: Value): Value {
+function gatherPrompts(promptOf: Value, x: Value): Value {
   const [prompts, ...rest] = x.shape as [Dim, Dim, Dim, Dim];
-  const wide = reshape(x, [prompts, "prompt_width"]);
-  return reshape(matmul(promptOf, wide), [first(promptOf.shape), ...rest]);
+  const flat = reshape(x, [prompts, "prompt_width"]);
+  return reshape(matmul(promptOf, flat), [first(promptOf.shape), ...rest]);
 }

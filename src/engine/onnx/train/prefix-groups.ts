@@ -44,69 +44,100 @@ const MIN_SHARED = 8;
 /** Cost of a packed row per token of its prompt, in tokens: the prompt's keys and values are copied before the packed row's own. */
 const COPY_COST = 1 / 12;
 
+/** Neighboring rows that may become a prefix group. */
+interface Candidate {
+  /** Number of inputs of each row. */
+  readonly lengths: readonly number[];
+  /** Number of inputs that all rows share; all inputs of a single row. */
+  readonly shared: number;
+  /** Sum and maximum of `lengths`. */
+  readonly inputs: number;
+  readonly longest: number;
+  /** Trained tokens of all rows. */
+  readonly trained: number;
+}
+
 /**
  * Joins neighboring rows with a shared prefix, as long as the joint cost is lower than the separate costs. The rows of a group of samples
  * are neighbors.
  */
 export function findPrefixGroups(rows: readonly Row[], limits: BatchLimits): PrefixGroup[] {
-  const { maxSharing, maxTrained, pairCost, tokenCost, tableStartOf = () => 0 } = limits;
-  const aloneCost = (length: number) => length * (1 + length * pairCost);
-  const groupCost = (shared: number, own: number, longest: number) => aloneCost(shared) + own * (1 + (shared + longest) * pairCost);
-  // Relative cost of a token in a batch of the group's padded size; 1 where the size does not matter.
-  const factor = (lengths: readonly number[], shared: number) => {
-    if (tokenCost === undefined) return 1;
-    const { packedRows, packedLength } = layOut(without(shared, lengths), shared, limits);
-    return tokenCost(paddedPositions(shared, packedRows, packedLength, limits));
-  };
   const groups: PrefixGroup[] = [];
-  /** Tokens that the next group has in common with the group before, if only a limit separates them. */
-  let continued = 0;
+  /** Prefix that the next row shares with the group before it, if only a limit separates them; else 0. */
+  let sharedWithPrevious = 0;
   for (let first = 0; first < rows.length;) {
-    const members = [first];
-    const sharedBefore = continued;
-    continued = 0;
-    const head = itemAt(rows, first);
-    // The last token of a row predicts nothing and is never an input.
-    let shared = inputsOf(head);
-    let longestRow = shared;
-    let cost = aloneCost(shared);
-    const lengths = [shared];
-    let inputs = shared;
-    let trained = weightedTokens(head);
-    for (let next = first + 1; next < rows.length; next++) {
-      const row = itemAt(rows, next);
-      const length = inputsOf(row);
-      const common = Math.min(shared, commonPrefix(head.tokens, row.tokens));
-      const own = inputs + length - (members.length + 1) * common;
-      const longest = Math.max(longestRow, length);
-      const joinedCost = groupCost(common, own, longest - common);
-      const joinedTrained = trained + weightedTokens(row);
-      if (
-        common < MIN_SHARED ||
-        tableStartOf(length) !== tableStartOf(inputsOf(head)) ||
-        joinedCost * factor([...lengths, length], common) >= cost * factor(lengths, shared) + aloneCost(length) * factor([length], 0)
-      )
-        break;
-      if (common + own > maxSharing || joinedTrained > maxTrained) {
-        continued = common;
-        break;
-      }
-      shared = common;
-      longestRow = longest;
-      cost = joinedCost;
-      inputs += length;
-      trained = joinedTrained;
-      lengths.push(length);
-      members.push(next);
-    }
+    const { candidate, sharedWithNext } = joinRows(rows, first, limits);
+    const { lengths, shared, trained } = candidate;
     // A row that is left of a group keeps its prompt, so that it runs through the graph of its group.
-    const prompt = members.length === 1 ? sharedBefore : shared;
+    const prompt = lengths.length === 1 ? sharedWithPrevious : shared;
     const continuations = without(prompt, lengths);
     const own = continuations.reduce((sum, length) => sum + length, 0);
+    const members = lengths.map((_, index) => first + index);
     groups.push({ members, shared: prompt, ...layOut(continuations, prompt, limits), length: prompt + own, trained });
+    sharedWithPrevious = sharedWithNext;
     first += members.length;
   }
   return groups;
+}
+
+/**
+ * Joins the row at index `first` with the rows after it, until joining the next row costs more or a limit is reached.
+ *
+ * @returns `sharedWithNext`: prefix that the next row shares with the joined rows, if only a limit separates them; else 0.
+ */
+function joinRows(
+  rows: readonly Row[],
+  first: number,
+  limits: BatchLimits,
+): { readonly candidate: Candidate; readonly sharedWithNext: number } {
+  const { maxSharing, maxTrained, tableStartOf = () => 0 } = limits;
+  const head = itemAt(rows, first);
+  let candidate = single(head);
+  for (let next = first + 1; next < rows.length; next++) {
+    const row = itemAt(rows, next);
+    const common = Math.min(candidate.shared, commonPrefix(head.tokens, row.tokens));
+    if (common < MIN_SHARED || tableStartOf(inputsOf(row)) !== tableStartOf(inputsOf(head))) break;
+    const alone = single(row);
+    const joined = joinedWith(candidate, alone, common);
+    if (costOf(joined, limits) >= costOf(candidate, limits) + costOf(alone, limits)) break;
+    if (common + ownInputs(joined) > maxSharing || joined.trained > maxTrained) return { candidate, sharedWithNext: common };
+    candidate = joined;
+  }
+  return { candidate, sharedWithNext: 0 };
+}
+
+/** Returns the candidate of one row. */
+function single(row: Row): Candidate {
+  // The last token of a row predicts nothing and is never an input.
+  const length = inputsOf(row);
+  return { lengths: [length], shared: length, inputs: length, longest: length, trained: weightedTokens(row) };
+}
+
+/** Returns a candidate with a further row, of which it shares `common` inputs. */
+function joinedWith(candidate: Candidate, row: Candidate, common: number): Candidate {
+  return {
+    lengths: [...candidate.lengths, ...row.lengths],
+    shared: common,
+    inputs: candidate.inputs + row.inputs,
+    longest: Math.max(candidate.longest, row.longest),
+    trained: candidate.trained + row.trained,
+  };
+}
+
+/** Returns the number of inputs of all rows that are not shared. */
+function ownInputs({ lengths, shared, inputs }: Candidate): number {
+  return inputs - lengths.length * shared;
+}
+
+/** Returns the cost of computing a candidate as one group, in tokens: its inputs, the pairs of queries and keys, and recomputed layers. */
+function costOf(candidate: Candidate, limits: BatchLimits): number {
+  const { lengths, shared, longest } = candidate;
+  const { pairCost, tokenCost } = limits;
+  const promptCost = shared * (1 + shared * pairCost);
+  const cost = promptCost + ownInputs(candidate) * (1 + longest * pairCost);
+  if (tokenCost === undefined) return cost;
+  const { packedRows, packedLength } = layOut(without(shared, lengths), shared, limits);
+  return cost * tokenCost(paddedPositions(shared, packedRows, packedLength, limits));
 }
 
 /** Returns the lengths of rows without the prefix that they share. */

@@ -56,7 +56,7 @@ export interface StepHelper {
   readonly compiled: number;
   /** Computes a step on its own accumulators. @param threads - Threads inside one op. */
   run(step: Step, threads: number): Promise<HalfResult>;
-  /** Returns the gradient memory of a result for reuse by the next step. */
+  /** Keeps the gradient memory of a result, whose gradients were added, for the next step. */
   reuse(modelId: string, memory: Float32Array): void;
   /** Releases a model. */
   forget(modelId: string): Promise<void>;
@@ -67,7 +67,7 @@ export interface StepHelper {
 /** Starts a helper thread. @param onDeath - Called once if the thread dies. */
 export type StartHelper = (onDeath: () => void) => StepHelper;
 
-/** Function that runs the computation of a batch with a number of threads inside one op. */
+/** Calls `compute` for a batch with the number of threads inside one op, which it chooses, and may time the call. */
 type Schedule = <T>(batch: TrainBatch, compute: (threads: number) => Promise<T>) => Promise<T>;
 
 /** Kind of steps that share one thread choice. */
@@ -120,10 +120,12 @@ export class StepExecutor {
     const halves = isLarge(model.base.config) ? ([batches, []] as const) : splitInHalves(batches);
     const kind = this.#kindOf(model, this.#canRunSideBySide(halves));
     const results = kind.isSideBySide
-      ? await this.#timed(kind, loss && batches, (threads) =>
+      ? // The whole step is timed.
+        await this.#timed(kind, loss && batches, (threads) =>
           threads === 1 ? this.#runInTurn(step, halves, (_, compute) => compute(1)) : this.#runSideBySide(step, halves, threads),
         )
-      : await this.#runInTurn(step, halves, (batch, compute) => this.#timed(kind, loss && [batch], compute));
+      : // Each batch is timed.
+        await this.#runInTurn(step, halves, (batch, compute) => this.#timed(kind, loss && [batch], compute));
     return {
       results: new Map(zip(halves, results).flatMap(([half, ofHalf]) => zip(half, ofHalf))),
       threads: kind.choice.report,

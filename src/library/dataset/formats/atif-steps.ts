@@ -11,6 +11,7 @@ import { parseJson } from "../../../base/util/values.ts";
 import type { AtifStep } from "./atif-schema.ts";
 import { valueDifference, overlaid } from "./difference.ts";
 import { isJsonObject, type Json } from "./documents.ts";
+import { present } from "../records.ts";
 
 /** Key of `extra` under which the writer keeps values that ATIF has no field for. */
 const EXTENSION = "whetstone";
@@ -32,37 +33,36 @@ export function withExtension(values: unknown): { readonly extra?: Json } {
   return values === undefined ? {} : { extra: { [EXTENSION]: values } };
 }
 
-// Reading.
+// Reading: from steps to items.
 
 /** Returns the message or choice of a step, then the messages of its observation. */
 export function itemsOfStep(step: AtifStep): MessageOrChoice[] {
   const item = overlaid(rebuiltItem(step), extensionOf(step.extra)?.["item"]) as MessageOrChoice;
-  return [item, ...(step.observation?.results ?? []).map(messageOfResult)];
+  return [item, ...(step.observation?.results ?? []).map(fromAtifResult)];
 }
 
 /** Converts a result to a message, with its extension values. */
-function messageOfResult(result: Result): RequestMessage {
+function fromAtifResult(result: Result): RequestMessage {
   return overlaid(rebuiltResult(result), extensionOf(result.extra)) as RequestMessage;
 }
 
 /** Rebuilds a message from a result alone, without extension values. A result without a call is feedback to the agent: a message of the user. */
 function rebuiltResult({ source_call_id: id, content }: Result): RequestMessage {
-  const isAnswer = id !== undefined && id !== null;
-  return { role: isAnswer ? "tool" : "user", content: content ?? "", ...(isAnswer ? { tool_call_id: id } : {}) };
+  const role = id === undefined || id === null ? "user" : "tool";
+  return { role, content: content ?? "", ...present({ tool_call_id: id }) };
 }
 
 /** Rebuilds an item from a step alone, without extension values. */
 function rebuiltItem(step: AtifStep): MessageOrChoice {
   if (step.source !== "agent") return { role: step.source, content: step.message };
-  const calls = (step.tool_calls ?? []).map(readCall);
+  const calls = (step.tool_calls ?? []).map(fromAtifCall);
   const message = {
     role: "assistant",
     content: agentText(step.message) || (calls.length > 0 ? null : ""),
-    ...(calls.length > 0 ? { tool_calls: calls } : {}),
-    ...(typeof step.reasoning_content === "string" ? { reasoning: step.reasoning_content } : {}),
+    ...present({ tool_calls: calls.length > 0 ? calls : null, reasoning: step.reasoning_content }),
   };
   if (step.is_copied_context === true || step.llm_call_count === 0) return message;
-  return { message, ...(typeof step.model_name === "string" ? { model: step.model_name } : {}), ...tokensOf(step) } as AssistantChoice;
+  return { message, ...present({ model: step.model_name }), ...tokensFromMetrics(step) } as AssistantChoice;
 }
 
 /** Returns the text of an agent's message. Its parts are texts: the reader rejects other ones. */
@@ -71,7 +71,7 @@ function agentText(content: Content): string {
 }
 
 /** Converts a tool call of ATIF, with its extension values. */
-function readCall(call: Call): ToolCall {
+function fromAtifCall(call: Call): ToolCall {
   const rebuilt = {
     id: call.tool_call_id,
     type: "function",
@@ -83,7 +83,7 @@ function readCall(call: Call): ToolCall {
 /**
  * Returns token ids and log-probabilities of a step; none for a step of several model calls (their tokens cannot be separated).
  */
-function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
+function tokensFromMetrics({ metrics, llm_call_count: count }: AtifStep): Partial<AssistantChoice> {
   if (!metrics || (count ?? 1) > 1) return {};
   const { prompt_token_ids: prompt, completion_token_ids: ids, logprobs } = metrics;
   /** Extension values of each token's entry, in the order of the tokens. */
@@ -91,11 +91,8 @@ function tokensOf({ metrics, llm_call_count: count }: AtifStep): Partial<Assista
   const entries = logprobs?.map((logprob, index) =>
     overlaid({ token: tokenName(ids?.[index]), logprob }, Array.isArray(extensions) ? extensions[index] : {}),
   );
-  return {
-    ...(prompt ? { prompt_token_ids: prompt } : {}),
-    ...(ids ? { token_ids: ids } : {}),
-    ...(entries ? { logprobs: { content: entries as LogprobEntry[] } } : {}),
-  };
+  const content = entries as LogprobEntry[] | undefined;
+  return present({ prompt_token_ids: prompt, token_ids: ids, logprobs: content && { content } });
 }
 
 /** Returns the text of a token in log-probabilities, for which ATIF has only the id. */
@@ -103,7 +100,7 @@ function tokenName(id: number | undefined): string {
   return id === undefined ? "" : `token_id:${id}`;
 }
 
-// Writing.
+// Writing: from items to steps.
 
 /** Step without its number. */
 type UnnumberedStep = Omit<AtifStep, "step_id">;
@@ -114,22 +111,26 @@ export function stepsOf(items: readonly MessageOrChoice[]): AtifStep[] {
   for (const item of items) {
     const last = steps.at(-1);
     if (!isChoice(item) && item.role === "tool" && last !== undefined) {
-      const results = [...(last.observation?.results ?? []), resultOf(item, last)];
+      const results = [...(last.observation?.results ?? []), toAtifResult(item, last)];
       steps[steps.length - 1] = { ...last, observation: { results } };
       continue;
     }
-    const number = steps.length + 1;
-    const isAgentStep = isChoice(item) || item.role === "assistant";
-    const step = { step_id: number, ...(isAgentStep ? agentStep(item, number) : contextStep(item)) };
-    const rebuilt = rebuiltItem(step);
-    const difference = valueDifference(withEntriesOf(rebuilt, item), rebuilt);
-    steps.push({ ...step, ...withExtension(difference === undefined ? undefined : { item: difference }) });
+    steps.push(stepOf(item, steps.length + 1));
   }
   return steps;
 }
 
+/** Returns the step of an item, with the difference between the item and its rebuilt form as extension values. */
+function stepOf(item: MessageOrChoice, number: number): AtifStep {
+  const isAgentStep = isChoice(item) || item.role === "assistant";
+  const step = { step_id: number, ...(isAgentStep ? agentStep(item, number) : contextStep(item)) };
+  const rebuilt = rebuiltItem(step);
+  const difference = valueDifference(withEntriesOf(rebuilt, item), rebuilt);
+  return { ...step, ...withExtension(difference === undefined ? undefined : { item: difference }) };
+}
+
 /**
- * Returns an item with the log-probabilities of its rebuilt form, so that they do not count as a difference: {@link metricsOf} keeps their
+ * Returns an item with the log-probabilities of its rebuilt form, so that they do not count as a difference: {@link metricsFromTokens} keeps their
  * extension values.
  */
 function withEntriesOf(rebuilt: MessageOrChoice, item: MessageOrChoice): MessageOrChoice {
@@ -155,7 +156,7 @@ function contentOf(message: RequestMessage): Content {
 }
 
 /** Converts a tool message to a result of the step. It has no call id if the step has no such call. */
-function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Result {
+function toAtifResult(message: RequestMessage, { tool_calls: calls }: AtifStep): Result {
   const id = message.tool_call_id;
   const isKnown = typeof id === "string" && (calls ?? []).some((call) => call.tool_call_id === id);
   const result = { ...(isKnown ? { source_call_id: id } : {}), content: contentOf(message) };
@@ -166,25 +167,27 @@ function resultOf(message: RequestMessage, { tool_calls: calls }: AtifStep): Res
 function agentStep(item: AssistantChoice | RequestMessage, number: number): UnnumberedStep {
   const message: Json = isChoice(item) ? item.message : item;
   const reasoning = message["reasoning"] ?? message["reasoning_content"];
-  const calls = ((message["tool_calls"] ?? []) as readonly ToolCall[]).map((call, index) => callOf(call, `call_${number}_${index + 1}`));
+  const calls = ((message["tool_calls"] ?? []) as readonly ToolCall[]).map((call, index) =>
+    toAtifCall(call, `call_${number}_${index + 1}`),
+  );
   return {
     source: "agent",
     ...(isChoice(item) && typeof item["model"] === "string" ? { model_name: item["model"] } : {}),
     message: textOf(item),
     ...(typeof reasoning === "string" ? { reasoning_content: reasoning } : {}),
     ...(calls.length > 0 ? { tool_calls: calls } : {}),
-    ...(isChoice(item) ? { ...metricsOf(item), llm_call_count: 1 } : { is_copied_context: true }),
+    ...(isChoice(item) ? { ...metricsFromTokens(item), llm_call_count: 1 } : { is_copied_context: true }),
   };
 }
 
 /** Converts a tool call to ATIF, with its extension values. @param defaultId - Id of a call without one. */
-function callOf(call: ToolCall, defaultId: string): Call {
+function toAtifCall(call: ToolCall, defaultId: string): Call {
   const converted = {
     tool_call_id: call.id ?? defaultId,
     function_name: call.function.name,
     arguments: argumentsOf(call.function.arguments),
   };
-  return { ...converted, ...withExtension(valueDifference(call, readCall(converted))) };
+  return { ...converted, ...withExtension(valueDifference(call, fromAtifCall(converted))) };
 }
 
 /** Parses arguments; `{}` for text that is not a JSON object, which becomes an extension value. */
@@ -194,7 +197,7 @@ function argumentsOf(text: string | null | undefined): Json {
 }
 
 /** Returns tokens and log-probabilities of a turn, with the extension values of each token's entry. */
-function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
+function metricsFromTokens(choice: AssistantChoice): { readonly metrics?: Metrics } {
   const { prompt_token_ids: prompt, token_ids: ids, logprobs } = choice;
   const entries = logprobs?.content;
   if (!prompt && !ids && !entries) return {};
@@ -204,9 +207,13 @@ function metricsOf(choice: AssistantChoice): { readonly metrics?: Metrics } {
   const hasExtensions = extensions?.some((each) => Object.keys(each as Json).length > 0) ?? false;
   return {
     metrics: {
-      ...(prompt ? { prompt_tokens: prompt.length, prompt_token_ids: prompt } : {}),
-      ...(ids ? { completion_tokens: ids.length, completion_token_ids: ids } : {}),
-      ...(entries ? { logprobs: entries.map(({ logprob }) => logprob) } : {}),
+      ...present({
+        prompt_tokens: prompt?.length,
+        prompt_token_ids: prompt,
+        completion_tokens: ids?.length,
+        completion_token_ids: ids,
+        logprobs: entries?.map(({ logprob }) => logprob),
+      }),
       ...withExtension(hasExtensions ? extensions : undefined),
     },
   };

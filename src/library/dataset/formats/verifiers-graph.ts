@@ -40,11 +40,7 @@ export function historiesOfTrace(trace: VerifiersTrace, where: string): History[
 
 /** Returns the paths of the graph, in the order of their last messages. */
 function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
-  for (const [index, { parent }] of nodes.entries()) {
-    // Nodes are appended after their parents, which also excludes cycles.
-    if (typeof parent === "number" && parent >= index)
-      throw new DataError(`${where}.nodes.${index}.parent: expected the index of an earlier node, got ${parent}`);
-  }
+  checkParents(nodes, where);
   const parents = new Set(nodes.map(({ parent }) => parent));
   // A node that ends an attempt to compact the context is continued by a node with a link of type `compaction` to it.
   const links = nodes.flatMap((node) => node.semantic_parents);
@@ -52,10 +48,23 @@ function branchesOf({ nodes }: VerifiersTrace, where: string): Branch[] {
   return nodes.flatMap((leaf, index) => {
     if (parents.has(index)) return [];
     const isAttempt = leaf.semantic_parents.some(({ type }) => type === "compaction_attempt");
-    const path = [index];
-    for (let parent = leaf.parent; typeof parent === "number"; parent = itemAt(nodes, parent).parent) path.unshift(parent);
-    return [{ path, isTrained: !isAttempt || continuedAttempts.has(index) }];
+    return [{ path: pathTo(nodes, index), isTrained: !isAttempt || continuedAttempts.has(index) }];
   });
+}
+
+/** Checks that nodes are appended after their parents, which also excludes cycles. @throws DataError `E_DATA` that starts with `where`. */
+function checkParents(nodes: readonly VerifiersNode[], where: string): void {
+  for (const [index, { parent }] of nodes.entries()) {
+    if (typeof parent === "number" && parent >= index)
+      throw new DataError(`${where}.nodes.${index}.parent: expected the index of an earlier node, got ${parent}`);
+  }
+}
+
+/** Returns the indices of the nodes from a first message to the node at `index`. */
+function pathTo(nodes: readonly VerifiersNode[], index: number): number[] {
+  const path = [index];
+  for (let { parent } = itemAt(nodes, index); typeof parent === "number"; parent = itemAt(nodes, parent).parent) path.unshift(parent);
+  return path;
 }
 
 /**

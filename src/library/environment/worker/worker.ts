@@ -202,25 +202,30 @@ class Worker {
     await delay(isOtherVersion ? REFUSED_MS : backoffMs(failures), { signal }).catch(() => undefined);
   }
 
-  /** Starts a leased task. Its chain never rejects: errors that end the worker are passed to {@link #fail}. */
+  /** Starts a leased task. */
   #start(task: LeasedRolloutInfo, plan: RolloutPlanInfo): void {
-    const link = linkAbort(this.#abortAll.signal);
     // The worker has leased the task again after its own lease had expired.
     this.#running.get(task.id)?.link.abort(LOST);
-    const running: RunningTask = { task, link };
+    const running: RunningTask = { task, link: linkAbort(this.#abortAll.signal) };
     this.#running.set(task.id, running);
-    void this.#play(task, plan, link.signal)
-      .catch((error: unknown) => {
-        this.#fail(error);
-        return "released" as const;
-      })
-      .then((end) => this.#source.settle(task, end))
-      .catch((error: unknown) => this.#onUnavailable(error as Error))
-      .finally(() => {
-        link.dispose();
-        if (this.#running.get(task.id) === running) this.#running.delete(task.id);
-        this.#reportFreeSlot();
-      });
+    void this.#complete(running, plan);
+  }
+
+  /** Plays a task and ends its claim. Never rejects: errors that end the worker are passed to {@link #fail}. */
+  async #complete(running: RunningTask, plan: RolloutPlanInfo): Promise<void> {
+    const { task, link } = running;
+    const end = await this.#play(task, plan, link.signal).catch((error: unknown): ClaimEnd => {
+      this.#fail(error);
+      return "released";
+    });
+    try {
+      await this.#source.settle(task, end);
+    } catch (error) {
+      this.#onUnavailable(error as Error);
+    }
+    link.dispose();
+    if (this.#running.get(task.id) === running) this.#running.delete(task.id);
+    this.#reportFreeSlot();
   }
 
   /** Wakes the waits for a free slot. */

@@ -49,11 +49,7 @@ const MAX_SESSIONS = 64;
  */
 export async function serveOpenEnv<S>(environment: Environment<S>, options: ServeOptions = {}): Promise<EnvironmentServer> {
   const served = checkServable(environment);
-  if (served.groupRewards.length > 0) {
-    const names = served.groupRewards.map(({ name }) => `\`${name}\``).join(", ");
-    const message = `Environment \`${served.name}\` has group rewards (${names}), which OpenEnv does not have; serve it with \`serveOrs\`, or leave them out`;
-    throw new ConfigError(message, { param: "environment" });
-  }
+  checkGroupRewards(served);
   const { maxSessions = MAX_SESSIONS } = options;
   // Loaded on first use, so that importing the module stays fast.
   const { WebSocketServer } = await import("ws");
@@ -75,23 +71,33 @@ export async function serveOpenEnv<S>(environment: Environment<S>, options: Serv
   );
   /** Index of the next scenario, for clients that do not select one. */
   let nextIndex = 0;
-  http.on("upgrade", (request, socket, head) => {
-    if (rejectionOf(request) !== null) return void socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n");
-    if (pathOf(request) !== "/ws") return void socket.end("HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n");
-    sockets.handleUpgrade(request, socket, head, (client) => {
-      // A connection error is followed by `close`.
-      client.on("error", () => undefined);
-      if (sessions.size >= maxSessions) return rejectAtCapacity(client, maxSessions);
-      const session = new ServedOpenEnvSession(served, randomUUID(), () => nextIndex++);
-      sessions.set(client, session);
-      client.on("close", () => {
-        sessions.delete(client);
-        void session.close();
-      });
-      answerMessages(client, session);
+  const openSession = (client: WebSocket): void => {
+    // A connection error is followed by `close`.
+    client.on("error", () => undefined);
+    if (sessions.size >= maxSessions) return rejectAtCapacity(client, maxSessions);
+    const session = new ServedOpenEnvSession(served, randomUUID(), () => nextIndex++);
+    sessions.set(client, session);
+    client.on("close", () => {
+      sessions.delete(client);
+      void session.close();
     });
+    answerMessages(client, session);
+  };
+  http.on("upgrade", (request, socket, head) => {
+    const refuseWith = (status: string) => void socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
+    if (rejectionOf(request) !== null) return refuseWith("403 Forbidden");
+    if (pathOf(request) !== "/ws") return refuseWith("404 Not Found");
+    sockets.handleUpgrade(request, socket, head, openSession);
   });
   return server;
+}
+
+/** @throws ConfigError `E_CONFIG` for an environment with group rewards. */
+function checkGroupRewards({ name, groupRewards }: Pick<Environment<never>, "name" | "groupRewards">): void {
+  if (groupRewards.length === 0) return;
+  const names = groupRewards.map((each) => `\`${each.name}\``).join(", ");
+  const message = `Environment \`${name}\` has group rewards (${names}), which OpenEnv does not have; serve it with \`serveOrs\`, or leave them out`;
+  throw new ConfigError(message, { param: "environment" });
 }
 
 /** Answers every message of a client. A session answers its messages in order and does not reject. */

@@ -71,15 +71,9 @@ export interface OrsEnvironmentOptions {
  * ```
  */
 export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<Environment<OrsTask>> {
-  const { reward = "last", groupWeight = 1, agent = {}, apiKey, secrets = {}, timeoutMs = 60_000, signal } = options;
-  checkCount("timeoutMs", timeoutMs, 1);
+  const { reward = "last", groupWeight = 1, agent = {} } = options;
   if (reward !== "last" && reward !== "sum") refuse("reward", '"last" or "sum"', reward, ConfigError);
-  const server: OrsServer = {
-    baseUrl: readBaseUrl(options.baseUrl, "baseUrl"),
-    headers: { ...(apiKey === undefined ? {} : { "x-api-key": apiKey }), ...secretsHeader(secrets) },
-    timeoutMs,
-    signal: signal ?? new AbortController().signal,
-  };
+  const server = serverOf(options);
   const names = await callOrs(server, "/list_environments", wire.environments);
   const name = chosen("environment", options.environment?.toLowerCase() ?? names[0], names);
   const path = `/${encodeURIComponent(name)}`;
@@ -105,13 +99,28 @@ export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<En
       const t = trajectory({ messages: await session.messages(), tools: await session.tools() });
       const { stopReason, text } = await runAgent(t, policy, { ...agent, ...sampling, isDone: () => session.isDone });
       if (stopReason === "answer") await session.answer(text);
-      const lastReward = session.rewards.at(-1) ?? 0;
-      t.metrics[EPISODE_REWARD] = reward === "last" ? lastReward : session.rewards.reduce((sum, each) => sum + each, 0);
+      t.metrics[EPISODE_REWARD] = reward === "last" ? (session.rewards.at(-1) ?? 0) : sumOf(session.rewards);
       return t;
     },
     rewards: [{ name: "episode", score: ({ trajectory: played }) => Number(played.metrics[EPISODE_REWARD]) }],
     groupRewards: hasGroupScore === true && groupWeight !== 0 ? [groupReward] : [],
   });
+}
+
+/** Returns the server of the options. @throws ConfigError `E_CONFIG` for an invalid address or timeout. */
+function serverOf({ baseUrl, apiKey, secrets = {}, timeoutMs = 60_000, signal }: OrsEnvironmentOptions): OrsServer {
+  checkCount("timeoutMs", timeoutMs, 1);
+  return {
+    baseUrl: readBaseUrl(baseUrl, "baseUrl"),
+    headers: { ...(apiKey === undefined ? {} : { "x-api-key": apiKey }), ...secretsHeader(secrets) },
+    timeoutMs,
+    signal: signal ?? new AbortController().signal,
+  };
+}
+
+/** Returns the sum of rewards. */
+function sumOf(rewards: readonly number[]): number {
+  return rewards.reduce((sum, each) => sum + each, 0);
 }
 
 /** Returns the names of the splits to train and to evaluate on. @throws ConfigError `E_CONFIG` for a split that the server does not have. */

@@ -3,7 +3,7 @@
  * `task_id` of the operation, then its result in `chunk` events and a last `end` event, or an `error` event.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { createParser } from "eventsource-parser";
+import { createParser, type EventSourceMessage } from "eventsource-parser";
 import { request, type Dispatcher } from "undici";
 import type { z } from "zod";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "../../client/errors.ts";
@@ -81,36 +81,56 @@ async function readStream(server: OrsServer, path: string, body: object, signal:
   /** Id of the operation; null until a stream has sent it. Only then can the operation be resumed. */
   let taskId: string | null = null;
   for (let attempt = 0; ; attempt++) {
-    /** Pieces of the result. A resumed stream sends the result from its start. */
-    const chunks: string[] = [];
-    let isEnded = false;
-    /** Message of an `error` event; null without one. */
-    let failure: string | null = null;
-    const parser = createParser({
-      onEvent: ({ event, data }) => {
-        if (event === "task_id") taskId ??= data.trim();
-        else if (event === "error") failure = data;
-        else if (event === "chunk" || event === "end") chunks.push(data);
-        isEnded ||= event === "end" || event === "error";
-      },
-    });
+    const events = new OperationEvents(taskId);
     try {
       const response = await send(server, path, taskId === null ? body : { ...body, task_id: taskId }, signal);
-      const decoder = new TextDecoder();
-      for await (const piece of response.body) parser.feed(decoder.decode(piece as Uint8Array, { stream: true }));
+      await events.read(response.body);
     } catch (error) {
       signal.throwIfAborted();
+      taskId = events.taskId;
       if (taskId === null || attempt === MAX_RESUMES || error instanceof HttpError) throw error;
       continue;
     }
-    if (failure !== null)
-      throw new EnvironmentError(`Environment server ${server.baseUrl} failed ${path}: ${String(failure)}; see the log of the server`, {
+    taskId = events.taskId;
+    if (events.failure !== null)
+      throw new EnvironmentError(`Environment server ${server.baseUrl} failed ${path}: ${events.failure}; see the log of the server`, {
         reason: "error",
       });
-    if (isEnded && taskId !== null) return { taskId, result: chunks.join("") };
+    if (events.result !== null && taskId !== null) return { taskId, result: events.result };
     if (taskId === null || attempt === MAX_RESUMES) {
       throw new ConnectionError(`The event stream of ${path} of ${server.baseUrl} ended before its result`);
     }
+  }
+}
+
+/** Events of one stream of an operation, up to the end or the break of the stream. */
+class OperationEvents {
+  /** Id of the operation; null until a stream has sent it. */
+  taskId: string | null;
+  /** JSON text of the result; null until the `end` event. */
+  result: string | null = null;
+  /** Message of the `error` event; null without one. */
+  failure: string | null = null;
+  /** Pieces of the result. A resumed stream sends the result from its start. */
+  readonly #chunks: string[] = [];
+
+  /** @param taskId - Id of the operation to resume; null for a new one. */
+  constructor(taskId: string | null) {
+    this.taskId = taskId;
+  }
+
+  /** Reads the stream. @throws the error of a stream that breaks; the events before the break are kept. */
+  async read(body: AsyncIterable<Uint8Array>): Promise<void> {
+    const parser = createParser({ onEvent: (event) => this.#add(event) });
+    const decoder = new TextDecoder();
+    for await (const piece of body) parser.feed(decoder.decode(piece, { stream: true }));
+  }
+
+  #add({ event, data }: EventSourceMessage): void {
+    if (event === "task_id") this.taskId ??= data.trim();
+    if (event === "error") this.failure = data;
+    if (event === "chunk" || event === "end") this.#chunks.push(data);
+    if (event === "end") this.result = this.#chunks.join("");
   }
 }
 

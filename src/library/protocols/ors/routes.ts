@@ -76,22 +76,18 @@ export function orsRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedSe
   app.post("/create_session", () => eventStream(randomUUID(), Promise.resolve("")));
   app.post("/create", async (c) => {
     const id = sessionId(c);
-    const body = await bodyOf(c, createBody);
-    if (body.toolset_name !== null && body.toolset_name !== undefined)
-      fail(400, `unknown toolset '${body.toolset_name}'; this server has none`);
-    if ((body.env_name ?? name).toLowerCase() !== name) fail(404, `unknown environment '${body.env_name}'; the only one is '${name}'`);
-    const split = body.task_spec?.split ?? body.split;
-    const position = body.task_spec?.index ?? body.index;
-    if (split === null || split === undefined || position === null || position === undefined) {
-      return fail(422, "Expected `task_spec` with `split` and `index`, as `tasks` lists it, or both of them");
-    }
+    const { split, position } = requestedTask(await bodyOf(c, createBody), name);
     if (position >= sessions.count(split)) fail(400, "Invalid index");
     if (sessions.has(id)) fail(400, "Session already exists");
     if (sessions.isFull) fail(429, "The server has no free session; end one, or raise `maxSessions`");
     await sessions.start(id, split, position);
     return c.json({ sid: id });
   });
-  app.post("/ping", (c) => c.json({ status: sessionOf(c, sessions) === undefined ? "lost" : "ok" }));
+  app.post("/ping", (c) => {
+    // `sessionOf` restarts the idle timeout of the session.
+    sessionOf(c, sessions);
+    return c.json({ status: "ok" });
+  });
   const end = async (c: Context) => {
     const id = sessionId(c);
     await sessions.end(id);
@@ -104,6 +100,17 @@ export function orsRoutes<S>(environment: ToolEnvironment<S>, sessions: ServedSe
   app.route("/", environmentApp);
   app.route(`/${encodeURIComponent(name)}`, environmentApp);
   return app;
+}
+
+/** Returns the task that a body of `/create` selects; answers an error for a toolset, another environment, and a body without a task. */
+function requestedTask(body: z.output<typeof createBody>, name: string): { readonly split: SplitName; readonly position: number } {
+  if (body.toolset_name !== null && body.toolset_name !== undefined)
+    fail(400, `unknown toolset '${body.toolset_name}'; this server has none`);
+  if ((body.env_name ?? name).toLowerCase() !== name) fail(404, `unknown environment '${body.env_name}'; the only one is '${name}'`);
+  const split = body.task_spec?.split ?? body.split ?? null;
+  const position = body.task_spec?.index ?? body.index ?? null;
+  if (split !== null && position !== null) return { split, position };
+  return fail(422, "Expected `task_spec` with `split` and `index`, as `tasks` lists it, or both of them");
 }
 
 /** Returns the routes of the environment: splits, tasks, tools, prompts, calls and group scores. */

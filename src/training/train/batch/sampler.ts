@@ -1,7 +1,7 @@
 /** Scenarios of a training run by index: in the order of each environment, or drawn by a curriculum. */
 import { trainScenarios, type Environment } from "../../../library/environment/index.ts";
 import type { TrajectoryGroup } from "../../../base/trajectory/index.ts";
-import { getOrInsert } from "../../../base/util/values.ts";
+import { getOrInsert, itemAt } from "../../../base/util/values.ts";
 import type { EnvironmentScenario } from "../rollouts.ts";
 import { scenarioIndex } from "../../../run/run-directory.ts";
 import { groupPassRate, passRateTable, samplingWeight, scenarioKey, WeightedDraws } from "./curriculum.ts";
@@ -36,7 +36,7 @@ export class ScenarioSampler {
     this.#seed = seed;
   }
 
-  /** Returns the scenarios of a step; `earlier` has the recorded pass rates of the earlier steps. */
+  /** Returns the scenarios of a step, of which none is taken yet; `earlier` has the recorded pass rates of the earlier steps. */
   step(step: number, earlier: Iterable<PassRatesOfStep>): StepScenarios {
     if (this.#curriculum === undefined) return new StepScenarios((from, count) => this.#inOrder(from, count));
     const draws = this.#environments.map((_, index) => this.#draws(index, [...earlier], step));
@@ -67,17 +67,17 @@ export class ScenarioSampler {
   /** Returns the scenarios `from … from + count − 1` without a curriculum. */
   #inOrder(from: number, count: number): EnvironmentScenario[] {
     const scheduled = this.#scheduled(from, count);
-    // The groups of an environment have consecutive numbers, so that one call of `trainScenarios` returns their scenarios and shuffles
-    // once.
-    const iterators = this.#environments.map(({ scenarios }, position) => {
+    // The groups of an environment have consecutive numbers. One call of `trainScenarios` per environment returns all its scenarios, and
+    // shuffles only once.
+    const scenariosByEnvironment = this.#environments.map(({ scenarios }, position) => {
       const groups = scheduled.filter(({ environment }) => environment === position);
-      const range = { seed: this.#seed, from: groups[0]?.index ?? 0, count: groups.length };
-      return trainScenarios(scenarios.train, range)[Symbol.iterator]();
+      const firstIndex = groups[0]?.index ?? 0;
+      return { firstIndex, scenarios: trainScenarios(scenarios.train, { seed: this.#seed, from: firstIndex, count: groups.length }) };
     });
-    return scheduled.map(({ environment: position }) => ({
-      environment: this.#environmentAt(position),
-      scenario: iterators[position]?.next().value,
-    }));
+    return scheduled.map(({ environment: position, index }) => {
+      const { firstIndex, scenarios } = itemAt(scenariosByEnvironment, position);
+      return { environment: this.#environmentAt(position), scenario: scenarios[index - firstIndex] };
+    });
   }
 
   /** Returns the environments of the groups `from … from + count − 1`. */

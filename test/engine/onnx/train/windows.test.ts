@@ -48,13 +48,13 @@ test("masks hide exactly the tokens before the window, as given and from ranges"
     const ranges = [attentionRanges(batch, false, 2, WINDOW), ...(batch.prompts ? [attentionRanges(batch, true, 2, WINDOW)] : [])];
     given.forEach((masks, isPrompt) =>
       masks.forEach(({ data, shape: [count, , lines, keys] }, block) => {
-        const { first, last, prompt, firstPrompt } = ranges[isPrompt]![block]!;
+        const { first, last, lastPrompt, firstPrompt } = ranges[isPrompt]![block]!;
         for (let line = 0; line < count * lines; line++) {
           const row = Math.floor(line / lines);
           if (!real[isPrompt]!.has(`${row} ${block * (lines / 2) + (line % (lines / 2))}`)) continue;
           let seen = 0;
           for (let key = 0; key < keys; key++) {
-            const isPromptKey = key <= prompt[row]!;
+            const isPromptKey = key <= lastPrompt[row]!;
             const isSeen = isPromptKey ? key >= firstPrompt[line]! : key >= first[line]! && key <= last[line]!;
             expect(data[line * keys + key] === 0, `line ${line}, key ${key}`).toBe(isSeen);
             seen += Number(isSeen);
