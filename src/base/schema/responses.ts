@@ -100,11 +100,22 @@ export const responsesAnswer = z.looseObject({
   model: z.string(),
   /** Reasoning, message and function calls, in this order. */
   output: z.array(responsesItem),
-  /** Reason of an incomplete response: `max_output_tokens` or `repetition`. */
+  /** Reason of an incomplete response; else null. */
   incomplete_details: z
     .object({
-      /** Reason. */
+      /** `max_output_tokens` or `repetition`. */
       reason: z.string(),
+    })
+    .nullable(),
+  /** Error of a failed response; else null. */
+  error: z
+    .looseObject({
+      /** `rate_limit_exceeded`, `invalid_prompt` or `server_error`, the codes that OpenAI's client knows. */
+      code: z.string(),
+      /** Text for people. */
+      message: z.string(),
+      /** Extension: code of the error, such as `E_OUTPUT`. */
+      error_code: z.string().nullable().optional(),
     })
     .nullable(),
   /** Token counts; null in a stream before its end. */

@@ -1,5 +1,5 @@
 /** Saving of a model's weights and optimizer state to a directory of the data directory. */
-import { mkdir } from "node:fs/promises";
+import { lstat, mkdir } from "node:fs/promises";
 import { relative } from "node:path";
 import type { Engine, ModelHandle } from "../../engine/port.ts";
 import type { DataDirectory } from "../disk/data-directory.ts";
@@ -45,9 +45,10 @@ export async function saveDurably(
     await storage.keep(digests, signal);
     return digests;
   } catch (error) {
-    // The error may follow the rename.
+    // Before the rename, a directory at `path` is one that no row mentions and that could not be moved to the quarantine.
+    const isRenamed = (await lstat(temporary).catch(() => null)) === null;
     await remove(temporary);
-    await storage.remove(storedPath);
+    if (isRenamed) await storage.remove(storedPath);
     throw error;
   }
 }

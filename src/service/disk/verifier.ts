@@ -42,7 +42,7 @@ interface CheckedFile {
   readonly remedy: string;
 }
 
-/** Verifies files against their digests. {@link check} and {@link read} log the path of a damaged file. */
+/** Verifies files against their digests. {@link check}, {@link open} and {@link read} log the path of a damaged file. */
 export class Verifier {
   readonly #logger: Pick<ServiceLogger, "error">;
   /** Digests computed from whole files, by {@link identityOf}. */
@@ -82,6 +82,24 @@ export class Verifier {
   async record({ root, storedPath }: StoredPath, digest: FileDigest): Promise<void> {
     const identity = await closing(await openRegularFile(join(root, storedPath), root), identityOf);
     void this.#digests.set(identity, Promise.resolve(digest));
+  }
+
+  /**
+   * Opens a file for {@link read}.
+   *
+   * @param expected - Digest of the file.
+   * @param subject - Name of the file for the error message, without its path.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` if it is not a regular file in `root`.
+   * @throws the system's error, such as `ENOENT`, if it cannot be opened.
+   */
+  async open({ root, storedPath }: StoredPath, expected: FileDigest, subject: string): Promise<FileHandle> {
+    const path = join(root, storedPath);
+    try {
+      return await openRegularFile(path, root);
+    } catch (cause) {
+      if (cause instanceof DataError) this.#fail({ path, expected, subject, remedy: DEFAULT_REMEDY }, findingOf(cause), cause);
+      throw cause;
+    }
   }
 
   /**

@@ -36,11 +36,8 @@ export function startAgeCleanup(context: AgesContext): () => Promise<void> {
 
 /** Runs one cleanup. It ends early once the service closes. */
 async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise<void> {
-  const { store, directory, limits, logger } = context;
-  if (limits.maxQuarantineAgeMs !== null) {
-    const quarantines = await deleteOldQuarantines(directory, limits.maxQuarantineAgeMs);
-    if (quarantines > 0) logger.info("Old files in the quarantine were deleted", { quarantines });
-  }
+  const { store, limits, logger } = context;
+  await cleanQuarantine(context).catch(logFailure(logger, "Old files in the quarantine could not be deleted"));
   const deleted = { jobs: 0, artifacts: 0 };
   if (limits.maxJobAgeMs !== null) {
     const oldJobs = store
@@ -65,6 +62,13 @@ async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise
     }
   }
   if (deleted.jobs + deleted.artifacts > 0) logger.info("Old jobs and artifacts were deleted", deleted);
+}
+
+/** Deletes old quarantines. */
+async function cleanQuarantine({ directory, limits, logger }: AgesContext): Promise<void> {
+  if (limits.maxQuarantineAgeMs === null) return;
+  const quarantines = await deleteOldQuarantines(directory, limits.maxQuarantineAgeMs);
+  if (quarantines > 0) logger.info("Old files in the quarantine were deleted", { quarantines });
 }
 
 /** Returns the time `ageMs` milliseconds ago, ISO 8601. */

@@ -1,7 +1,7 @@
-/** Task of a work thread for JSON bodies. */
+/** Task of the work threads that parses and validates large JSON bodies; `BodyReader` calls it, and `request-worker.ts` registers it. */
 import { readBody, type JsonBody, type PlainBody, type PlainKind } from "./requests.ts";
 
-/** Task that `BodyReader` calls for large bodies. */
+/** Tasks of this module. A task cannot be generic: `BodyReader` knows which kind of body it receives. */
 export const BODY_TASKS = {
   readBody: ({ kind, bytes }: { readonly kind: PlainKind; readonly bytes: Uint8Array }): JsonBody<PlainBody<PlainKind>> =>
     readBody(kind, bytes),

@@ -63,7 +63,7 @@ async function scrub(context: ScrubContext, roundMs: number, signal: AbortSignal
 /** Verifies every file once. */
 async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<void> {
   const { store, directory, storage, files, limits, logger } = context;
-  /** Waits as long as reading `bytes` may take. */
+  /** Waits as long as reading `bytes` takes at the limit. */
   const waitForBytes = (bytes: number) => pause((bytes / limits.scrubBytesPerSecond) * 1000, signal);
   const missing = new MissingFiles(context);
   const onDamagedRow = (error: Error) => logger.error("Stored files cannot be verified", { error: error.message });
@@ -74,12 +74,13 @@ async function scrubOnce(context: ScrubContext, signal: AbortSignal): Promise<vo
       await files.recheck(file, waitForBytes);
     } catch (error) {
       signal.throwIfAborted();
-      const isMissing = isMissingFile(error);
-      // The data directory has copies of only some of the files in a storage.
-      if (isMissing && storage.remote !== null && isInStorage(file)) continue;
-      if (isMissing) missing.add(file);
-      // `recheck` has logged the damage of files that it could read.
-      else if (!WhetstoneError.isInstance(error)) logDamage(context, file, messageOf(error));
+      if (isMissingFile(error)) {
+        // The data directory has copies of only some of the files in a storage.
+        if (storage.remote === null || !isInStorage(file)) missing.add(file);
+        continue;
+      }
+      // `recheck` has logged the damage of the files that it could open.
+      if (!WhetstoneError.isInstance(error)) logDamage(context, file, messageOf(error));
       // `recheck` throws before it waits for the last piece of a damaged file.
       await waitForBytes(Math.min(file.digest?.size_bytes ?? 0, PIECE_BYTES));
     }

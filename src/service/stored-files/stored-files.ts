@@ -10,7 +10,6 @@ import type { DataDirectory } from "../disk/data-directory.ts";
 import { traceOf, type ServiceLogger } from "../common/logger.ts";
 import { artifactUrl, stepName } from "../common/names.ts";
 import type { ArtifactFileRow, ArtifactRow, CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
-import { openRegularFile } from "../../base/util/regular-file.ts";
 import { digestDirectory, piecesOf, type Digests, type FileDigest } from "../disk/digests.ts";
 import { digestsOfCheckpoint, digestsOfJob, storedBlob, storedProgress, storedState } from "../disk/stored-path.ts";
 import type { ReadVerified } from "../disk/verifier.ts";
@@ -197,9 +196,10 @@ export class StoredFiles {
 
   /** Opens a file in the data directory and reads it with verification. */
   async #openVerified(storedPath: string, digest: FileDigest, subject: string) {
-    const { root } = this.#directory;
-    const file = await openRegularFile(join(root, storedPath), root);
-    return { file, pieces: this.#storage.verifier.read(file, { root, storedPath }, digest, subject) };
+    const { verifier } = this.#storage;
+    const location = { root: this.#directory.root, storedPath };
+    const file = await verifier.open(location, digest, subject);
+    return { file, pieces: verifier.read(file, location, digest, subject) };
   }
 
   /**

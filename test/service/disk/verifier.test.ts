@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { digestBytes, PIECE_BYTES, type FileDigest } from "../../../src/service/disk/digests.ts";
@@ -40,4 +40,15 @@ describe("a verifier that reads a file", () => {
     expect(logged).toEqual(["A stored file is damaged"]);
     await expect(verifier.isIntact(place, digestBytes(bytes))).resolves.toBe(true);
   });
+});
+
+test("a verifier logs a directory in the place of a file, and passes on that a file is missing", async () => {
+  const { place, verifier, logged } = await storedFile(Buffer.from("text"));
+  const expected = digestBytes(Buffer.from("text"));
+  await rm(join(place.root, storedPath));
+  await expect(verifier.open(place, expected, "The file")).rejects.toMatchObject({ code: "ENOENT" });
+  expect(logged).toEqual([]);
+  await mkdir(join(place.root, storedPath));
+  await expect(verifier.open(place, expected, "The file")).rejects.toMatchObject({ code: "E_DATA_CORRUPTED" });
+  expect(logged).toEqual(["A stored file is damaged"]);
 });

@@ -92,9 +92,9 @@ export function layerLinears(config: ModelConfig, layer: number): LayerLinears {
   const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d, hasMlpBias, modules } = config;
   const attention = `model.layers.${layer}.self_attn`;
   const mlp = `model.layers.${layer}.${modules.mlp}`;
-  const inner = (name: string, file: string, outputSize: number): LinearSpec => ({
+  const mlpLinear = (name: string, file: string, [inputSize, outputSize]: readonly [number, number]): LinearSpec => ({
     name: `layer${layer}_${name}`,
-    inputSize: H,
+    inputSize,
     hasBias: hasMlpBias,
     parts: [{ file: `${mlp}.${file}`, outputSize }],
   });
@@ -120,9 +120,9 @@ export function layerLinears(config: ModelConfig, layer: number): LayerLinears {
     },
     inner:
       modules.fusedGateUp === null
-        ? [inner("gate", "gate_proj", F), inner("up", "up_proj", F)]
-        : [inner("gateup", modules.fusedGateUp, 2 * F)],
-    down: { ...inner("down", modules.down, H), inputSize: F },
+        ? [mlpLinear("gate", "gate_proj", [H, F]), mlpLinear("up", "up_proj", [H, F])]
+        : [mlpLinear("gateup", modules.fusedGateUp, [H, 2 * F])],
+    down: mlpLinear("down", modules.down, [F, H]),
   };
 }
 
@@ -145,7 +145,10 @@ export function normName(layer: number, norm: NormName): string {
   return `layer${layer}_${norm}`;
 }
 
-/** Names of the norms in weight files, by placement. */
+/**
+ * Names in weight files of the norms that a placement has, except those of queries and keys. `post_attention_layernorm` is applied to the
+ * output of attention in one placement, and to the input of the feed-forward layer in another.
+ */
 const NORM_FILES: Readonly<Record<ModelConfig["norms"], Readonly<Partial<Record<NormName, string>>>>> = {
   before: { norm1: "input_layernorm", norm2: "post_attention_layernorm" },
   after: { onorm: "post_attention_layernorm", downnorm: "post_feedforward_layernorm" },
@@ -187,12 +190,26 @@ export function baseLayout(config: ModelConfig): Layout {
   return layOut(drafts);
 }
 
+/** Returns the matrix of a linear layer, and its bias if it has one. */
+function linearDrafts(linear: LinearSpec): Draft[] {
+  let outputSize = 0;
+  const ranges = linear.parts.map((part) => {
+    const range = { file: part.file, start: outputSize, width: part.outputSize };
+    outputSize += part.outputSize;
+    return range;
+  });
+  const files = (kind: "weight" | "bias") => ranges.map(({ file, ...range }) => ({ name: `${file}.${kind}`, ...range }));
+  const matrix: Draft = { name: linear.name, shape: [linear.inputSize, outputSize], kind: "matrix", files: files("weight") };
+  if (!linear.hasBias) return [matrix];
+  return [matrix, { name: biasName(linear), shape: [outputSize], kind: "bias", files: files("bias") }];
+}
+
 /**
- * Rows of every piece but the last are a multiple of this number, if a piece has as many: kernels read four elements at a time, and a
- * device cuts a sum over the rows into as many as 32 parts.
+ * Every piece but the last has a multiple of this number of rows, if so many fit: a device cuts a sum over the rows into as many as 32 parts,
+ * and kernels read four elements at a time.
  */
 const PIECE_STEP = 128;
-/** Min rows of a piece; divides their number. */
+/** Otherwise a multiple of this number. */
 const MIN_PIECE_STEP = 4;
 
 /** Returns the name of a piece of a parameter. @param index - Index of the piece, from 0. */
@@ -203,15 +220,15 @@ export function pieceName(parameter: string, index: number): string {
 /**
  * Cuts an embedding or output head of more than `maxBytes` in float32 into pieces of consecutive rows. Returns any other parameter whole.
  *
- * The rows of a separate head `[H, V]` are its inputs, so the products of its pieces are added. A piece has at least
- * {@link MIN_PIECE_STEP} rows, even above `maxBytes`; the last one has the rest.
+ * The rows of a separate head `[H, V]` are its inputs, so a graph adds the products of its pieces. Every piece but the last has at least
+ * {@link MIN_PIECE_STEP} rows, even above `maxBytes`.
  */
 export function cutParameter(parameter: Parameter, maxBytes: number): Parameter[] {
   const { name, shape, offset, size, kind } = parameter;
-  if (4 * size <= maxBytes || !(kind === "embedding" || name === "head")) return [parameter];
+  if (Float32Array.BYTES_PER_ELEMENT * size <= maxBytes || !(kind === "embedding" || name === "head")) return [parameter];
   const [rows, width] = shape as [number, number];
   /** Returns the max rows of a piece that are a multiple of a number; 0 if that many rows are too large. */
-  const maxRows = (multiple: number) => Math.floor(maxBytes / (4 * width * multiple)) * multiple;
+  const maxRows = (multiple: number) => Math.floor(maxBytes / (Float32Array.BYTES_PER_ELEMENT * width * multiple)) * multiple;
   const pieceRows = maxRows(PIECE_STEP) || maxRows(MIN_PIECE_STEP) || MIN_PIECE_STEP;
   return Array.from({ length: Math.ceil(rows / pieceRows) }, (_, index) => {
     const [start, end] = [index * pieceRows, Math.min(rows, (index + 1) * pieceRows)];
@@ -233,21 +250,7 @@ export function biasName(linear: LinearSpec): string {
   return `${linear.name}_bias`;
 }
 
-/** Returns the matrix of a linear layer, and its bias if it has one. */
-function linearDrafts(linear: LinearSpec): Draft[] {
-  let outputSize = 0;
-  const ranges = linear.parts.map((part) => {
-    const range = { file: part.file, start: outputSize, width: part.outputSize };
-    outputSize += part.outputSize;
-    return range;
-  });
-  const files = (kind: "weight" | "bias") => ranges.map(({ file, ...range }) => ({ name: `${file}.${kind}`, ...range }));
-  const matrix: Draft = { name: linear.name, shape: [linear.inputSize, outputSize], kind: "matrix", files: files("weight") };
-  if (!linear.hasBias) return [matrix];
-  return [matrix, { name: biasName(linear), shape: [outputSize], kind: "bias", files: files("bias") }];
-}
-
-/** Low-rank adapter with all defaults applied. */
+/** Low-rank adapter. */
 export interface Adapter {
   readonly rank: number;
   readonly alpha: number;
@@ -287,7 +290,7 @@ export function viewOf(flat: Float32Array, parameter: Parameter): Float32Array {
   return flat.subarray(parameter.offset, parameter.offset + parameter.size);
 }
 
-/** Returns the file name of the tensor that contains element `index` of a flat vector. */
+/** Returns the name in weight files of the tensor that contains element `index` of a flat vector. @throws for an element between tensors. */
 export function tensorAt({ parameters }: Layout, index: number): string {
   const parameter = parameters.find(({ offset, size }) => index >= offset && index < offset + size);
   if (parameter === undefined) throw new InternalError(`No tensor holds element ${index}`);

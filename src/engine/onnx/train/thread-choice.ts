@@ -27,7 +27,7 @@ export function threadCandidates(processors: number): number[] {
  */
 export function distinctCandidates(candidates: readonly number[], isSideBySide: boolean): readonly number[] {
   if (!isSideBySide || candidates.length === 1) return candidates;
-  return candidates.filter((count) => count === 1 || count % 2 === 0);
+  return [...new Set(candidates.map((count) => (count === 1 || count % 2 === 0 ? count : count - 1)))];
 }
 
 /** Run of the current candidate. */
@@ -40,8 +40,8 @@ export interface ThreadTrial {
 }
 
 /**
- * Thread choice for one kind of step. Tries candidates from the most threads to the fewest and ends with the first candidate that is slower
- * than an earlier one: fewer threads would be slower still, and their trials would take longest.
+ * Thread choice for one kind of step. Tries candidates from the most threads to the fewest and ends with the first candidate with less than
+ * {@link RATE_TOLERANCE} of the fastest rate: fewer threads would be slower still, and their trials would take longest.
  */
 export class ThreadChoice {
   /** Candidates that were not tried yet, most threads first. */
@@ -71,7 +71,7 @@ export class ThreadChoice {
     return this.#current;
   }
 
-  /** Thread count for runs that are not timed: the best candidate so far, or the largest before any is timed. */
+  /** Thread count for runs that {@link record} does not see: the best candidate so far, or the largest before any is timed. */
   get best(): number {
     return this.#best;
   }
@@ -93,7 +93,11 @@ export class ThreadChoice {
     this.#spentMs += ms;
     this.#runs++;
     const counted = this.#counted;
-    if (!hasCompiled) Object.assign(counted, { runs: counted.runs + 1, tokens: counted.tokens + tokens, ms: counted.ms + ms });
+    if (!hasCompiled) {
+      counted.runs++;
+      counted.tokens += tokens;
+      counted.ms += ms;
+    }
     const isMeasured = counted.runs >= MIN_TIMED_RUNS && (counted.ms >= MAX_TIMED_MS || counted.runs >= MAX_TIMED_RUNS);
     if (isMeasured || this.#runs >= MAX_RUNS || this.#spentMs >= BUDGET_MS) this.#judge();
   }
@@ -103,6 +107,7 @@ export class ThreadChoice {
     const { tokens, ms } = this.#counted;
     let isSlower = false;
     if (ms > 0) {
+      // -Infinity for the first candidate, which is never slower.
       const fastest = Math.max(...this.#rates.values());
       const rate = (1000 * tokens) / ms;
       this.#rates.set(this.#current, rate);

@@ -76,6 +76,7 @@ describe("thread choices", () => {
   test("try no odd count for parallel halves, but keep a given one", () => {
     expect(distinctCandidates([1, 2, 3], true)).toEqual([1, 2]);
     expect(distinctCandidates([1, 2, 3], false)).toEqual([1, 2, 3]);
+    expect(distinctCandidates([1, 2, 5], true)).toEqual([1, 2, 4]);
     expect(distinctCandidates([3], true)).toEqual([3]);
   });
 

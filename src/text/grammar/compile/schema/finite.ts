@@ -1,6 +1,7 @@
 /**
  * Enumeration of schemas with finitely many values, and a check whether a value matches a schema. The check has three results: true, false,
- * and null if it would need keywords that only the validation of a finished text supports.
+ * and null if it would need keywords that only the validation of a finished text supports, such as `format`, `contains` or
+ * `patternProperties`.
  */
 import {
   asList,
@@ -35,15 +36,20 @@ export function finiteValues(schema: Schema, lookup: SchemaLookup, path: string,
   if (followed === false) return [];
   if (followed === true || depth > MAX_DEPTH) return null;
   const either = followed["anyOf"] ?? followed["oneOf"];
-  let values: readonly unknown[] | null;
-  if (either !== undefined) {
-    const lists = toSchemas(either, "anyOf", path).map((option) => finiteValues(option, lookup, path, depth + 1));
-    values = lists.every((list) => list !== null) ? lists.flat() : null;
-  } else values = valuesOf(followed) ?? valuesOfTypes(followed);
+  const values =
+    either === undefined
+      ? (valuesOf(followed) ?? valuesOfTypes(followed))
+      : valuesOfOptions(toSchemas(either, "anyOf", path), lookup, path, depth + 1);
   if (values === null) return null;
   const unique = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
   const fitting = unique.map((value) => fits(value, followed, lookup, path));
   return fitting.includes(null) ? null : unique.filter((_, at) => fitting[at]);
+}
+
+/** Returns the values of alternatives, some maybe several times; null if those of one cannot be enumerated. */
+function valuesOfOptions(options: readonly Schema[], lookup: SchemaLookup, path: string, depth: number): readonly unknown[] | null {
+  const lists = options.map((option) => finiteValues(option, lookup, path, depth));
+  return lists.every((list) => list !== null) ? lists.flat() : null;
 }
 
 /** Returns all values of a schema that allows only booleans or null; null for other types. */
@@ -77,7 +83,12 @@ function fitsNumber(value: number, schema: SchemaObject): boolean | null {
   };
   if (!meets("minimum", (bound) => value >= bound) || !meets("maximum", (bound) => value <= bound)) return false;
   if (!meets("exclusiveMinimum", (bound) => value > bound) || !meets("exclusiveMaximum", (bound) => value < bound)) return false;
-  return schema["multipleOf"] === undefined && schema["format"] === undefined ? true : null;
+  const divisor = schema["multipleOf"];
+  if (divisor !== undefined) {
+    if (typeof divisor !== "number" || divisor <= 0) return null;
+    if (!isMultiple(value, divisor)) return false;
+  }
+  return schema["format"] === undefined ? true : null;
 }
 
 function fitsString(value: string, schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
@@ -126,18 +137,34 @@ export function fits(value: unknown, schema: Schema, lookup: SchemaLookup, path:
   const isOutside = notsOf(followed["not"]).map((not) => {
     if (Array.isArray(not["enum"])) return !not["enum"].some((each) => canonicalJson(each) === canonicalJson(value));
     if (typeof not["multipleOf"] === "number") return typeof value !== "number" || !isMultiple(value, not["multipleOf"]);
-    const isFound = typeof value === "string" && lookup.finds(String(not["pattern"]), value);
+    // The third kind is a pattern.
+    if (typeof value !== "string") return true;
+    const isFound = lookup.finds(String(not["pattern"]), value);
     return isFound === null ? null : !isFound;
   });
-  const either = followed["anyOf"] ?? followed["oneOf"];
-  if (either !== undefined) {
-    const options = toSchemas(either, "anyOf", path).map((option) => fits(value, option, lookup, path));
-    if (options.every((option) => option === false)) return false;
-    if (followed["oneOf"] !== undefined || !options.includes(true)) return null;
-  }
-  if (typeof value === "number") return every([...isOutside, fitsNumber(value, followed)]);
-  if (typeof value === "string") return every([...isOutside, fitsString(value, followed, lookup, path)]);
-  if (Array.isArray(value)) return every([...isOutside, fitsArray(value, followed, lookup, path)]);
-  if (isSchemaObject(value)) return every([...isOutside, fitsObject(value, followed, lookup, path)]);
-  return every(isOutside);
+  const optionsOf = (keyword: "anyOf" | "oneOf") =>
+    followed[keyword] === undefined ? null : toSchemas(followed[keyword], keyword, path).map((option) => fits(value, option, lookup, path));
+  return every([...isOutside, fitsAny(optionsOf("anyOf")), fitsOne(optionsOf("oneOf")), fitsKeywords(value, followed, lookup, path)]);
+}
+
+/** Whether a value matches at least one option, from the results of all options; true for null, a schema without options. */
+function fitsAny(results: readonly (boolean | null)[] | null): boolean | null {
+  if (results === null || results.includes(true)) return true;
+  return results.includes(null) ? null : false;
+}
+
+/** Whether a value matches exactly one option, from the results of all options; true for null, a schema without options. */
+function fitsOne(results: readonly (boolean | null)[] | null): boolean | null {
+  if (results === null) return true;
+  const matches = results.filter((result) => result === true).length;
+  if (matches > 1) return false;
+  return results.includes(null) ? null : matches === 1;
+}
+
+/** Whether a value matches the keywords for its type. */
+function fitsKeywords(value: unknown, schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
+  if (typeof value === "number") return fitsNumber(value, schema);
+  if (typeof value === "string") return fitsString(value, schema, lookup, path);
+  if (Array.isArray(value)) return fitsArray(value, schema, lookup, path);
+  return isSchemaObject(value) ? fitsObject(value, schema, lookup, path) : true;
 }
