@@ -29,8 +29,12 @@ export async function concludeChoice(
 ): Promise<ChoiceMessage> {
   const message = parseMessage(choice, run.shape);
   if (run.check !== null) await validateOutput(run.check, { choice, message, validate: (schema, text) => work.validate(schema, text) });
+  const { tokenizer, prompt, plan } = run;
+  const hasTags = hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer));
+  // A prompt without messages is continued as text.
+  const rewritten = plan.request.messages.length === 0 ? [] : returningMessages(message, choice.text, hasTags);
   try {
-    await rememberChoice(run, choice, message);
+    await rememberChoice(run, choice, rewritten);
   } catch (error) {
     // The template may reject the model's own output; the response is still valid, only its ids cannot be reused.
     logger?.warn("A sampled turn could not be remembered for splicing", { ...requestField(scope), error: String(error) });
@@ -38,8 +42,12 @@ export async function concludeChoice(
   return message;
 }
 
-/** Remembers the ids of a choice, see {@link rememberTurn}. */
-async function rememberChoice(run: ChatRun, choice: GeneratedChoice, message: ChoiceMessage): Promise<void> {
+/**
+ * Remembers the ids of a choice, see {@link rememberTurn}.
+ *
+ * @param rewritten - Messages as which the choice may be sent back.
+ */
+async function rememberChoice(run: ChatRun, choice: GeneratedChoice, rewritten: ReturnType<typeof returningMessages>): Promise<void> {
   const { tokenizer, encoder, prompt, plan, splice } = run;
   const { request, keepsSpecialTokens } = plan;
   const { closedBy } = choice;
@@ -48,9 +56,6 @@ async function rememberChoice(run: ChatRun, choice: GeneratedChoice, message: Ch
   const showsEndToken = hasEndToken && request.includeStopStrInOutput && keepsSpecialTokens && !request.useBeamSearch;
   // When a text with its end token is sent back, the template adds a second one, so that the ids never match.
   if (showsEndToken) return;
-  const hasTags = hasReasoningTags(prompt.text, choice.text, terminatorsOf(tokenizer));
-  // A prompt without messages is continued as text.
-  const rewritten = request.messages.length === 0 ? [] : returningMessages(message, choice.text, hasTags);
   const turn = { text: choice.text, ids: choice.ids, closedBy: hasEndToken ? closedBy : null, rewritten };
   await rememberTurn(encoder, request, prompt, turn, splice);
 }

@@ -196,12 +196,13 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
     await stageAdapter(context, artifact, staging);
     const lora = await readAdapterConfig(join(staging, ADAPTER_CONFIG_FILE), `${from}: ${ADAPTER_CONFIG_FILE}`, "from");
     requireSameAdapter(request, lora, from);
+    const lineage = lineageOf(request, artifactUrl(artifact));
     const handle = await engine
       .createModel({ base: request.base_model, lora, from: staging, seed })
       .catch((cause: unknown) => Promise.reject(attributeToFrom(from, cause)));
     try {
       const files = await saveFirstState(context, model, handle);
-      return { ...files, optimizer_kind: null, seed, metrics: NO_METRICS, lora, lineage: lineageOf(request, artifactUrl(artifact)) };
+      return { ...files, optimizer_kind: null, seed, metrics: NO_METRICS, lora, lineage };
     } finally {
       await engine.unload(handle);
     }

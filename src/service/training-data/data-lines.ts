@@ -151,7 +151,10 @@ async function* numberedLines(
   };
   /** Returns the current line and begins the next one. */
   const endLine = () => {
-    const line = { text: textOfLine(Buffer.concat(parts), number), number };
+    const [part, ...others] = parts;
+    // Nearly every line lies in one chunk, and is read without a copy.
+    const bytes = part !== undefined && others.length === 0 ? part : Buffer.concat(parts);
+    const line = { text: textOfLine(bytes, number), number };
     parts = [];
     length = 0;
     number++;

@@ -55,8 +55,10 @@ export class DataWork {
 
   /** Parses the body of an RL job and calls `use` with the result. Transfers the buffer of `bytes`. */
   async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    const hasStoredRollouts = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(STORED_ROLLOUT_KEY);
-    if (bytes.length > SMALL_JSON_BYTES || hasStoredRollouts) return this.#withRlRequestOnThread(bytes, use, signal);
+    // A large body is not searched: that would delay other requests.
+    const isForThread =
+      bytes.length > SMALL_JSON_BYTES || Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(STORED_ROLLOUT_KEY);
+    if (isForThread) return this.#withRlRequestOnThread(bytes, use, signal);
     const { head, groups } = await readRlRequest(bytes);
     const accept = async (plan: RlJobPlan) => this.#cacheBatch(plan, await acceptGroups(groups, plan, this.#tokenizers.source));
     return use({ head, accept });

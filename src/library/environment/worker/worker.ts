@@ -222,10 +222,11 @@ class Worker {
       await this.#source.settle(task, end);
     } catch (error) {
       this.#onUnavailable(error as Error);
+    } finally {
+      link.dispose();
+      if (this.#running.get(task.id) === running) this.#running.delete(task.id);
+      this.#reportFreeSlot();
     }
-    link.dispose();
-    if (this.#running.get(task.id) === running) this.#running.delete(task.id);
-    this.#reportFreeSlot();
   }
 
   /** Wakes the waits for a free slot. */

@@ -72,8 +72,8 @@ export interface OrsEnvironmentOptions {
  */
 export async function orsEnvironment(options: OrsEnvironmentOptions): Promise<Environment<OrsTask>> {
   const { reward = "last", groupWeight = 1, agent = {} } = options;
-  if (reward !== "last" && reward !== "sum") refuse("reward", '"last" or "sum"', reward, ConfigError);
   const server = serverOf(options);
+  if (reward !== "last" && reward !== "sum") refuse("reward", '"last" or "sum"', reward, ConfigError);
   const names = await callOrs(server, "/list_environments", wire.environments);
   const name = chosen("environment", options.environment?.toLowerCase() ?? names[0], names);
   const path = `/${encodeURIComponent(name)}`;

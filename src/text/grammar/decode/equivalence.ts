@@ -23,6 +23,9 @@ export class Equivalence {
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
    */
   isCertain(a: Configuration, b: Configuration): boolean {
+    // Called for each node in which two configurations differ.
+    const known = this.#results.get(a)?.get(b);
+    if (known !== undefined) return known;
     const resultsOfFirst = getOrInsert(this.#results, a, () => new Map<Configuration, boolean>());
     return getOrInsert(resultsOfFirst, b, () => this.#compare(a, b));
   }

@@ -212,11 +212,12 @@ export class Walk {
   #walk(first: number, end: number, from: Configuration): void {
     const { bytes, ends } = this.#tree;
     // A list of levels instead of recursion: a vocabulary may have tokens of thousands of bytes.
+    const levels = this.#levels;
     let depth = 0;
     this.#setLevel(depth, from, end);
     let node = first;
     while (depth >= 0) {
-      const level = this.#levels[depth]!;
+      const level = levels[depth]!;
       const { from: current } = level;
       if (current.leavingNodes) node = this.#addLoopNodes(node, level, current.leavingNodes);
       if (node >= level.end) {
