@@ -140,7 +140,6 @@ export function echoedMembers({ request }: ResponsesHead): Members {
     metadata: request.metadata ?? {},
     truncation: "disabled",
     background: false,
-    error: null,
   };
 }
 
@@ -152,7 +151,7 @@ export function responseStatus(finishReason: string | null | undefined): Pick<Re
 }
 
 /** Returns the error of a failed response. Its `code` is one of the codes that OpenAI's client knows; `error_code` is an extension. */
-export function responseError({ message, code: status, error_code }: ErrorBody["error"]): Members {
+export function responseError({ message, code: status, error_code }: ErrorBody["error"]): NonNullable<ResponsesAnswer["error"]> {
   if (status === 429) return { code: "rate_limit_exceeded", message, error_code };
   // The output of the model caused these two errors, and not the request, although their status is below 500.
   const isInvalid = status < 500 && error_code !== "E_OUTPUT" && error_code !== "E_NON_FINITE";
@@ -189,6 +188,7 @@ export function toResponse(head: ResponsesHead, completion: ChatCompletion): Res
     model: completion.model,
     output: outputOf(head, completion, end.status),
     ...echoedMembers(head),
+    error: null,
     usage: responsesUsage(completion.usage),
     ...tokenMembers({ promptIds: completion.prompt_token_ids, ids: choice.token_ids, logprobs: choice.logprobs?.content }),
   };

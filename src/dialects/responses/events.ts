@@ -92,6 +92,7 @@ export class ResponseEvents implements EventShaper {
       model: this.#firstChunk?.model ?? "",
       output: [...this.#output],
       ...echoedMembers(this.#head),
+      error: null,
       usage,
       ...tokens,
     };

@@ -41,7 +41,7 @@ test("logs the directory of the moved files, and deletes only old directories th
 test("a state that cannot be saved leaves a directory that no row mentions in its place", async () => {
   const { directory, path, logger } = await strayCheckpoint();
   const engine = { saveState: () => Promise.reject(new Error("the disk is full")) } as unknown as Engine;
-  const storage = { keep: () => Promise.resolve(), remove: vi.fn<() => Promise<void>>(() => Promise.resolve()) };
+  const storage = { keep: () => Promise.resolve(), remove: vi.fn<() => Promise<boolean>>(() => Promise.resolve(true)) };
   await expect(saveDurably({ engine, directory, storage, logger }, {} as never, path)).rejects.toThrow("the disk is full");
   expect(storage.remove).not.toHaveBeenCalled();
   await expect(readdir(join(directory.checkpoints, "model"))).resolves.toEqual(["step1"]);
