@@ -14,8 +14,8 @@ export const messagesBlock = z.looseObject({
   /** Reasoning of a `thinking` block. */
   thinking: z.string().optional(),
   /**
-   * Opaque text that belongs to `thinking`: a digest of the reasoning, which is not checked; for omitted reasoning, the reasoning itself,
-   * which is restored when the block is sent back.
+   * Opaque text that belongs to `thinking`. With the reasoning in `thinking`, a digest of it, which is not checked. With omitted reasoning,
+   * the reasoning itself, which is restored when the block is sent back.
    */
   signature: z.string().optional(),
   /** Identifier of a `tool_use` block. */
@@ -136,7 +136,10 @@ export const messagesAnswer = z.looseObject({
   role: z.literal("assistant"),
   /** Resolved name of the sampled model with its step. */
   model: z.string(),
-  /** Reasoning, text and tool calls, in this order. A tool call with truncated arguments is a text block with the arguments. */
+  /**
+   * Reasoning, text and tool calls, in this order. A tool call with truncated arguments is a text block with the arguments, because the
+   * `input` of a `tool_use` block is an object.
+   */
   content: z.array(messagesBlock),
   /**
    * Reason for the end: `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, or `repetition` (extension) for an output that
@@ -185,7 +188,10 @@ export const messagesError = z.object({
     error_code: z.string(),
     /** Extension: generated text that violates its schema, of an error with the code `E_OUTPUT`. */
     failed_generation: z.string().optional(),
-    /** Details of the rejection of the field `thread`, after which Anthropic's tool runner sends whole conversations; otherwise absent. */
+    /**
+     * Details of the rejection of the field `thread`; otherwise absent. Anthropic's tool runner sends this field first, and the whole
+     * conversation after this error.
+     */
     details: z
       .object({
         /** Always `thread_unsupported_request`. */

@@ -26,7 +26,7 @@ export type ResponsesItem = z.infer<typeof responsesItem>;
 
 /** Schema of a tool of the Responses API. */
 export const responsesTool = z.looseObject({
-  /** Kind of tool: `function`, or `namespace` with functions in `tools`. Hosted tools such as `web_search` are left out for the model. */
+  /** Kind of tool: `function`, or `namespace` with functions in `tools`. Hosted tools such as `web_search` are not offered to the model. */
   type: z.string(),
   /** Name by which the model calls the function. */
   name: z.string().min(1).optional(),
@@ -52,7 +52,7 @@ export const responsesRequest = z.looseObject({
   store: z.boolean().nullish(),
   /** Functions that the model may call. */
   tools: z.array(responsesTool).nullish(),
-  /** `none`, `auto`, `required`, or the function to call. */
+  /** `none`, `auto`, `required`, or the function to call: `{"type": "function", "name": …}`. */
   tool_choice: z.union([z.string(), jsonObject]).nullish(),
   /** Whether an answer may have several calls. @default true */
   parallel_tool_calls: z.boolean().nullish(),
@@ -76,7 +76,7 @@ export const responsesRequest = z.looseObject({
     .nullish(),
   /** Additional output: `message.output_text.logprobs` and `reasoning.encrypted_content`. */
   include: z.array(z.string()).nullish(),
-  /** Alternatives per token. */
+  /** Number of alternatives of each token in the log-probabilities. */
   top_logprobs: z.int().nullish(),
   /** Labels, returned with the response. */
   metadata: z.record(z.string(), z.string()).nullish(),

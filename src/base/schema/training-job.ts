@@ -35,7 +35,7 @@ export const trainingJob = z.looseObject({
   type: jobType.optional(),
   /** State at the time of the request. */
   status: jobStatus.optional(),
-  /** Priority among the queued jobs of the entity; lower values run first. */
+  /** Priority among the queued jobs of the entity that owns the model; lower values run first. */
   priority: z.int().optional(),
   /** True for an unfinished job that does not run until it is resumed; absent for other jobs. */
   paused: z.literal(true).optional(),
@@ -96,13 +96,16 @@ export const jobEvent = z.object({
 /**
  * Event of a job. The type determines `data`:
  *
- * - `training_started`: `num_sequences`, the number of gradient steps. If preflight of an RL job has findings, they are
- *   in `warnings`; a fine-tuning job with a grader has `num_rows`; an SFT or preference job has counts of dropped examples and tokens
- *   (`num_dropped_…`). With validation data: `num_validation_trajectories` or `num_validation_pairs`;
- * - `gradient_step`: the metrics of the step, all numbers;
+ * - `training_started`: `num_sequences`, which is the number of gradient steps; the name is the hosted service's. In addition,
+ *   - of an RL job: `warnings`, if the check of its groups before training found any;
+ *   - of a fine-tuning job with a grader: `num_rows`;
+ *   - of an SFT or preference job: the numbers of dropped examples and tokens, whose names begin with `num_dropped_`, and with validation
+ *     data `num_validation_trajectories` or `num_validation_pairs`;
+ * - `gradient_step`: the metrics of the step by name, see `docs/reference/metrics.md`, all numbers;
  * - `warning` (extension): `code`, `message`, `value` and `threshold`;
  * - `training_ended`: the `step` of the new checkpoint;
- * - `training_cancelled` (extension): no keys. The event `training_failed` follows;
+ * - `training_cancelled` (extension): no keys. The event `training_failed` follows, because clients of the hosted service wait only for
+ *   `training_ended` and `training_failed`;
  * - `training_failed`: `error_message`, and for a cancelled job `cancelled: true`.
  *
  * @interface
