@@ -196,3 +196,17 @@ test("a part of a split model is refused with the command that joins it", async 
   await writeFile(path, original);
   expect(await load(path)).toMatchObject({ code: "E_UNSUPPORTED", message: expect.stringContaining("--merge") });
 });
+
+test("the id of a special token may be -1, which is no token, and else must be the id of a token", async () => {
+  const path = join(await scratch(), "model.gguf");
+  const key = "tokenizer.ggml.bos_token_id";
+  const load = async (id: number) => {
+    const file = Buffer.from(original);
+    // The type of the value, four bytes, follows the key.
+    file.writeUInt32LE(id, file.indexOf(key) + key.length + 4);
+    await writeFile(path, file);
+    return loadTokenizer(path);
+  };
+  await expect(load(2 ** 32 - 1)).resolves.toBeDefined();
+  await expect(load(640)).rejects.toThrow(`${key}: expected the id of a token below 640, got 640`);
+});

@@ -12,7 +12,7 @@ export type SpecialName = "bos" | "eos" | "eot" | "unknown" | "padding";
 export interface GgufVocabulary {
   /** Text of each token; `[EMPTY_<id>]` for a token without text. */
   readonly texts: readonly string[];
-  /** Type of each token: a value of {@link TOKEN_TYPES}, which is not checked. */
+  /** Type of each token, a value of {@link TOKEN_TYPES}; not checked. May have more elements than there are tokens. */
   readonly types: readonly number[];
   /** Token id of each text. */
   readonly ids: ReadonlyMap<string, number>;
@@ -28,26 +28,28 @@ export interface GgufVocabulary {
  */
 export function readVocabulary(metadata: GgufMetadata): GgufVocabulary {
   const { label } = metadata;
-  const texts = metadata.strings("tokenizer.ggml.tokens");
-  if (texts === undefined || texts.length === 0)
+  const stored = metadata.strings("tokenizer.ggml.tokens");
+  if (stored === undefined || stored.length === 0)
     throw new DataError(`${label}: expected the metadata key tokenizer.ggml.tokens with at least one token: the file has no tokenizer`);
+  // As in llama.cpp, a token without text gets a unique text.
+  const texts = stored.map((text, id) => (text === "" ? `[EMPTY_${id}]` : text));
   const types = metadata.numbers("tokenizer.ggml.token_type") ?? texts.map(() => TOKEN_TYPES.normal);
   if (types.length < texts.length)
     throw new DataError(`${label}: tokenizer.ggml.token_type: expected ${texts.length} values, one per token, got ${types.length}`);
   const ids = new Map<string, number>();
   for (const [id, text] of texts.entries()) {
-    // As in llama.cpp, a token without text gets a unique text.
-    const uniqueText = text === "" ? `[EMPTY_${id}]` : text;
-    texts[id] = uniqueText;
-    const otherId = ids.get(uniqueText);
+    const otherId = ids.get(text);
     if (otherId !== undefined)
       throw new DataError(
-        `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(uniqueText.slice(0, 100))} with ids ${otherId} and ${id}`,
+        `${label}: tokenizer.ggml.tokens: expected different tokens, got ${JSON.stringify(text.slice(0, 100))} with ids ${otherId} and ${id}`,
       );
-    ids.set(uniqueText, id);
+    ids.set(text, id);
   }
   return { texts, types, ids, special: specialIds(metadata, texts.length) };
 }
+
+/** Id that says that there is no such token: −1 in llama.cpp, as an unsigned number of 32 bits. */
+const NO_TOKEN = 2 ** 32 - 1;
 
 /**
  * Reads the ids of the special tokens that have a metadata key.
@@ -60,7 +62,7 @@ function specialIds(metadata: GgufMetadata, size: number): Partial<Record<Specia
   for (const name of ["bos", "eos", "eot", "unknown", "padding"] as const) {
     const key = `tokenizer.ggml.${name}_token_id`;
     const id = metadata.number(key);
-    if (id === undefined) continue;
+    if (id === undefined || id === NO_TOKEN) continue;
     if (!Number.isInteger(id) || id < 0 || id >= size)
       throw new DataError(`${metadata.label}: ${key}: expected the id of a token below ${size}, got ${id}`);
     ids[name] = id;

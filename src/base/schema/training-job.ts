@@ -99,8 +99,8 @@ export const jobEvent = z.object({
  * - `training_started`: `num_sequences`, which is the number of gradient steps; the name is the hosted service's. In addition,
  *   - of an RL job: `warnings`, if the check of its groups before training found any;
  *   - of a fine-tuning job with a grader: `num_rows`;
- *   - of an SFT or preference job: the numbers of dropped examples and tokens, whose names begin with `num_dropped_`, and with validation
- *     data `num_validation_trajectories` or `num_validation_pairs`;
+ *   - of an SFT or preference job: the numbers of dropped examples and tokens, whose names begin with `num_dropped_`;
+ *   - with validation data: `num_validation_trajectories` or `num_validation_pairs`;
  * - `gradient_step`: the metrics of the step by name, see `docs/reference/metrics.md`, all numbers;
  * - `warning` (extension): `code`, `message`, `value` and `threshold`;
  * - `training_ended`: the `step` of the new checkpoint;

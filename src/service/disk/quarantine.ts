@@ -14,18 +14,30 @@ const NAME = /^(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d\.\d{3}Z)-[0-9a-f]{8}$/u;
 /** Max paths in a log entry. */
 const MAX_LOGGED_PATHS = 20;
 
-/** Deletes quarantines that are older than `maxAgeMs`, and no other entries of the directory. @returns their number. */
-export async function deleteOldQuarantines({ quarantine }: Pick<DataDirectory, "quarantine">, maxAgeMs: number): Promise<number> {
+/**
+ * Deletes quarantines that are older than `maxAgeMs`, and no other entries of the directory. Logs one that cannot be deleted.
+ *
+ * @returns the number of deleted quarantines.
+ */
+export async function deleteOldQuarantines(
+  { quarantine }: Pick<DataDirectory, "quarantine">,
+  maxAgeMs: number,
+  logger: Pick<ServiceLogger, "error">,
+): Promise<number> {
   let deleted = 0;
   // The directory is created with the first quarantine.
   for (const name of await readdir(quarantine).catch(emptyIfMissing)) {
     const [, dateAndHour, minute, second] = NAME.exec(name) ?? [];
     if (dateAndHour === undefined) continue;
     const createdMs = Date.parse(`${dateAndHour}:${minute}:${second}`);
-    // The name may be one that is no time.
+    // The pattern also accepts impossible times, such as hour 99.
     if (Number.isNaN(createdMs) || Date.now() - createdMs <= maxAgeMs) continue;
-    await remove(join(quarantine, name));
-    deleted++;
+    try {
+      await remove(join(quarantine, name));
+      deleted++;
+    } catch (error) {
+      logger.error("A directory of the quarantine could not be deleted", { path: join(quarantine, name), error: messageOf(error) });
+    }
   }
   return deleted;
 }
@@ -63,6 +75,7 @@ export class Quarantine {
   async add(path: string): Promise<void> {
     const storedPath = relative(this.#directory.root, path);
     try {
+      // A missing path leaves no empty quarantine.
       await lstat(path);
       await mkdir(dirname(join(this.#quarantinePath, storedPath)), { recursive: true, mode: 0o700 });
       await rename(path, join(this.#quarantinePath, storedPath));

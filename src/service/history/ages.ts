@@ -67,7 +67,7 @@ async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise
 /** Deletes old quarantines. */
 async function cleanQuarantine({ directory, limits, logger }: AgesContext): Promise<void> {
   if (limits.maxQuarantineAgeMs === null) return;
-  const quarantines = await deleteOldQuarantines(directory, limits.maxQuarantineAgeMs);
+  const quarantines = await deleteOldQuarantines(directory, limits.maxQuarantineAgeMs, logger);
   if (quarantines > 0) logger.info("Old files in the quarantine were deleted", { quarantines });
 }
 

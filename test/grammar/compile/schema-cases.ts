@@ -55,6 +55,12 @@ export const CASES: readonly (readonly [name: string, schema: unknown, fits: rea
     [{}, { x1: 1, x: 2 }],
     [{ y: 1 }, { x: "a" }],
   ],
+  [
+    "a listed object with members of a pattern",
+    { enum: [{ x1: 1 }, { y: 2 }], patternProperties: { "^x": { type: "integer" } } },
+    [{ x1: 1 }, { y: 2 }],
+    [{ x1: 2 }, {}],
+  ],
   ["names of a pattern", { type: "object", propertyNames: { pattern: "^[a-z]{2}$" } }, [{ ab: 1 }, {}], [{ a: 1 }, { abc: 1 }]],
   [
     "names of strings",

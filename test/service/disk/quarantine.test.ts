@@ -32,7 +32,7 @@ test("logs the directory of the moved files, and deletes only old directories th
   const notQuarantines = ["notes", "2026-99-99T99-99-99.999Z-00000000"];
   for (const name of notQuarantines) await mkdir(join(directory.quarantine, name));
   await mkdir(join(directory.quarantine, "2020-01-01T00-00-00.000Z-00000000"));
-  await expect(deleteOldQuarantines(directory, 60_000)).resolves.toBe(1);
+  await expect(deleteOldQuarantines(directory, 60_000, logger)).resolves.toBe(1);
   expect((await readdir(directory.quarantine)).toSorted()).toEqual(
     [...notQuarantines, logged.slice(directory.quarantine.length + 1)].toSorted(),
   );

@@ -39,8 +39,9 @@ export class BaseInspector {
   }
 
   /**
-   * Checks the configuration and the weights, loads the tokenizer and encodes test texts. Concurrent calls for the same directory share
-   * one inspection, and a directory whose files have not changed since it was accepted is not inspected again.
+   * Checks the configuration and the weights, loads the tokenizer and encodes test texts. Concurrent calls with the same
+   * arguments share one inspection, and a directory whose files have not changed since it was accepted with these options is not inspected
+   * again.
    *
    * @param options - `readsWeights`: whether the values of the weights are read as well as the headers of their files; `encodesTexts`:
    *   whether test texts are encoded. @default both true
@@ -103,7 +104,12 @@ export class BaseInspector {
   #keep(worker: Worker): void {
     if (this.#idle !== null) return void worker.terminate();
     worker.unref();
-    this.#idle = { worker, timer: setTimeout(() => void worker.terminate(), IDLE_MS).unref() };
+    const end = () => {
+      // Until it has ended, no other inspection may use the thread.
+      this.#idle = null;
+      void worker.terminate();
+    };
+    this.#idle = { worker, timer: setTimeout(end, IDLE_MS).unref() };
   }
 
   /** Sends a request to a thread and waits for the result. Rejects if the thread dies or exceeds a limit. */

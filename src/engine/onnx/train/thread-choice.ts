@@ -2,17 +2,17 @@
 import type { ThreadReport } from "../../port.ts";
 import { MAX_THREADS } from "../runtime/thread-limits.ts";
 
-/** Min timed runs per candidate; runs that compiled something are not timed. */
+/** Min timed runs per candidate, unless the trial ends by another limit; runs that compiled something are not timed. */
 const MIN_TIMED_RUNS = 2;
-/** Stop timing a candidate after this many milliseconds of timed runs. */
-const MAX_TIMED_MS = 250;
+/** Stop timing a candidate after this many milliseconds of at least {@link MIN_TIMED_RUNS} timed runs. */
+const ENOUGH_TIMED_MS = 250;
 /** Stop timing a candidate after this many timed runs. */
 const MAX_TIMED_RUNS = 6;
 /** Max runs per candidate, runs that compiled something included. */
 const MAX_RUNS = 10;
 /** Max milliseconds of all trials together; then the best candidate so far is chosen. */
 const BUDGET_MS = 30_000;
-/** Fraction of the fastest rate that makes a lower thread count the better choice: it leaves more processors to others. */
+/** Fraction of the fastest rate from which a lower thread count is the better choice: it leaves more processors to others. */
 const RATE_TOLERANCE = 0.97;
 
 /** Returns the thread counts to try on a machine: 1, 2 and the number of processors, none above the processors or {@link MAX_THREADS}. */
@@ -98,7 +98,7 @@ export class ThreadChoice {
       counted.tokens += tokens;
       counted.ms += ms;
     }
-    const isMeasured = counted.runs >= MIN_TIMED_RUNS && (counted.ms >= MAX_TIMED_MS || counted.runs >= MAX_TIMED_RUNS);
+    const isMeasured = counted.runs >= MIN_TIMED_RUNS && (counted.ms >= ENOUGH_TIMED_MS || counted.runs >= MAX_TIMED_RUNS);
     if (isMeasured || this.#runs >= MAX_RUNS || this.#spentMs >= BUDGET_MS) this.#judge();
   }
 

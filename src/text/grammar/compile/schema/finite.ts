@@ -30,7 +30,13 @@ export interface SchemaLookup {
 /** Maximum depth of alternatives that are searched. */
 const MAX_DEPTH = 8;
 
-/** Returns the values of a schema, each once; null if they cannot be enumerated. */
+/**
+ * Returns the values of a schema, each once; null if they cannot be enumerated. The values of its alternatives, of `enum` and `const`, or of
+ * its types are the candidates; those that the whole schema rejects are left out.
+ *
+ * @param path - Path of the schema in the document, for error messages.
+ * @param depth - Number of alternatives that the schema is inside of.
+ */
 export function finiteValues(schema: Schema, lookup: SchemaLookup, path: string, depth = 0): readonly unknown[] | null {
   const followed = lookup.follow(schema, path);
   if (followed === false) return [];
@@ -39,7 +45,7 @@ export function finiteValues(schema: Schema, lookup: SchemaLookup, path: string,
   const values =
     either === undefined
       ? (valuesOf(followed) ?? valuesOfTypes(followed))
-      : valuesOfOptions(toSchemas(either, "anyOf", path), lookup, path, depth + 1);
+      : valuesOfOptions(toSchemas(either, followed["anyOf"] === undefined ? "oneOf" : "anyOf", path), lookup, path, depth + 1);
   if (values === null) return null;
   const unique = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
   const fitting = unique.map((value) => fits(value, followed, lookup, path));
@@ -68,8 +74,8 @@ export function isOfType(value: unknown, type: unknown): boolean {
   return typeof value === type;
 }
 
-/** True if all elements are true, false if any is false, null otherwise. */
-function every(results: readonly (boolean | null)[]): boolean | null {
+/** True if all results are true, false if any is false, null otherwise. */
+function conjunction(results: readonly (boolean | null)[]): boolean | null {
   if (results.includes(false)) return false;
   return results.includes(null) ? null : true;
 }
@@ -94,7 +100,7 @@ function fitsNumber(value: number, schema: SchemaObject): boolean | null {
 function fitsString(value: string, schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
   if (!isCountWithin([...value].length, schema, ["minLength", "maxLength"], path)) return false;
   const found = asList(schema["pattern"]).map((pattern) => lookup.finds(pattern as string, value));
-  return every([...found, schema["format"] === undefined ? true : null]);
+  return conjunction([...found, schema["format"] === undefined ? true : null]);
 }
 
 function fitsArray(value: readonly unknown[], schema: SchemaObject, lookup: SchemaLookup, path: string): boolean | null {
@@ -102,7 +108,7 @@ function fitsArray(value: readonly unknown[], schema: SchemaObject, lookup: Sche
   const prefixItems = toSchemas(schema["prefixItems"], "prefixItems", path);
   const items = toSchema(schema["items"] ?? true, "items", path);
   const isUnique = schema["uniqueItems"] !== true || new Set(value.map(canonicalJson)).size === value.length;
-  return every([
+  return conjunction([
     isUnique,
     schema["contains"] === undefined ? true : null,
     ...value.map((item, at) => fits(item, prefixItems[at] ?? items, lookup, path)),
@@ -114,10 +120,14 @@ function fitsObject(value: SchemaObject, schema: SchemaObject, lookup: SchemaLoo
   if (!isCountWithin(Object.keys(value).length, schema, ["minProperties", "maxProperties"], path)) return false;
   const properties = toSchemaMap(schema["properties"], "properties", path);
   const additional = toSchema(schema["additionalProperties"] ?? true, "additionalProperties", path);
-  const isPlain = schema["patternProperties"] === undefined && schema["propertyNames"] === undefined;
-  return every([
-    isPlain ? true : null,
-    ...Object.entries(value).map(([name, member]) => fits(member, properties.get(name) ?? additional, lookup, path)),
+  // A member that is not in `properties` may be one of `patternProperties`, and then `additional` is not for it.
+  const additionalOrUnknown = schema["patternProperties"] === undefined ? additional : null;
+  return conjunction([
+    schema["propertyNames"] === undefined ? true : null,
+    ...Object.entries(value).map(([name, member]) => {
+      const ofMember = properties.get(name) ?? additionalOrUnknown;
+      return ofMember === null ? null : fits(member, ofMember, lookup, path);
+    }),
   ]);
 }
 
@@ -142,18 +152,18 @@ export function fits(value: unknown, schema: Schema, lookup: SchemaLookup, path:
     const isFound = lookup.finds(String(not["pattern"]), value);
     return isFound === null ? null : !isFound;
   });
-  const optionsOf = (keyword: "anyOf" | "oneOf") =>
+  const resultsOf = (keyword: "anyOf" | "oneOf") =>
     followed[keyword] === undefined ? null : toSchemas(followed[keyword], keyword, path).map((option) => fits(value, option, lookup, path));
-  return every([...isOutside, fitsAny(optionsOf("anyOf")), fitsOne(optionsOf("oneOf")), fitsKeywords(value, followed, lookup, path)]);
+  return conjunction([...isOutside, fitsAny(resultsOf("anyOf")), fitsOne(resultsOf("oneOf")), fitsKeywords(value, followed, lookup, path)]);
 }
 
-/** Whether a value matches at least one option, from the results of all options; true for null, a schema without options. */
+/** Whether a value matches at least one option, from the results of all options; true if `results` is null: the schema has no such keyword. */
 function fitsAny(results: readonly (boolean | null)[] | null): boolean | null {
   if (results === null || results.includes(true)) return true;
   return results.includes(null) ? null : false;
 }
 
-/** Whether a value matches exactly one option, from the results of all options; true for null, a schema without options. */
+/** Whether a value matches exactly one option, from the results of all options; true if `results` is null: the schema has no such keyword. */
 function fitsOne(results: readonly (boolean | null)[] | null): boolean | null {
   if (results === null) return true;
   const matches = results.filter((result) => result === true).length;
