@@ -197,7 +197,7 @@ test("a part of a split model is refused with the command that joins it", async 
   expect(await load(path)).toMatchObject({ code: "E_UNSUPPORTED", message: expect.stringContaining("--merge") });
 });
 
-test("the id of a special token may be -1, which is no token, and else must be the id of a token", async () => {
+test("a special token with the id -1 is absent, and any other id must be one of a token", async () => {
   const path = join(await scratch(), "model.gguf");
   const key = "tokenizer.ggml.bos_token_id";
   const load = async (id: number) => {

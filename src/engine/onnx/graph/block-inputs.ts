@@ -14,7 +14,7 @@
 import { ShapeError } from "../../../base/errors.ts";
 import type { Graph, Node, Value } from "./graph.ts";
 import { add, cast, mul } from "./ops/elementwise.ts";
-import { expandTo, reduceSum } from "./ops/broadcast.ts";
+import { expandTo } from "./ops/broadcast.ts";
 import { concat, split } from "./ops/join.ts";
 import { matmul } from "./ops/linear.ts";
 import { padLast, reshape, transpose } from "./ops/shape.ts";
