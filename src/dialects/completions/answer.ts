@@ -118,6 +118,8 @@ function toChoice(context: CompletionContext, call: number, completion: ChatComp
     text: (echo?.text ?? "") + sample.text,
     logprobs: hasLogprobs ? list.addOutput(sample.entries).lists : null,
     ...sample.members,
+    // A whole answer has always reached its `max_tokens` of 0, also if the upstream server states no reason.
+    ...(context.omitsSample ? { finish_reason: "length" } : {}),
     prompt_token_ids: completion.prompt_token_ids,
   };
 }
