@@ -81,7 +81,7 @@ async function readStream(server: OrsServer, path: string, body: object, signal:
   /** Id of the operation; null until a stream has sent it. Only then can the operation be resumed. */
   let taskId: string | null = null;
   for (let attempt = 0; ; attempt++) {
-    const events = new OperationEvents(taskId);
+    const events: OperationEvents = new OperationEvents(taskId);
     try {
       const response = await send(server, path, taskId === null ? body : { ...body, task_id: taskId }, signal);
       await events.read(response.body);
