@@ -285,7 +285,7 @@ export class ChatService implements ChatPipeline {
     };
   }
 
-  /** Returns the salt that separates the prefix cache of an entity from that of others; null for a shared cache. */
+  /** Returns the cache salt, which gives each entity a prefix cache of its own; null for a shared cache. */
   #cacheSaltOf({ cacheSalt: requested }: ChatRequest, principal: Principal): string | null {
     const salt = cacheSaltOf(requested, principal);
     // The engine must support a salt that the client has not requested, because it keeps the prompts of entities apart.

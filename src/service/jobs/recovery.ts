@@ -208,7 +208,7 @@ async function optimizerKindsByPath({ store, directory, logger }: Sweep, modelId
   return kinds;
 }
 
-/** Quarantines the directories of unknown models, and in those of known models each directory that is no checkpoint's. */
+/** Quarantines the directories of unknown models, and the directories of known models without a checkpoint. */
 async function quarantineUnknownStates(
   { store, directory, quarantine, isSettled }: Sweep,
   directoryNames: readonly string[],

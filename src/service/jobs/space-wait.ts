@@ -1,7 +1,7 @@
 /** Wait of the job queue for disk space, which a request to cancel or pause a job ends early. */
 import type { DiskSpace } from "../disk/space.ts";
 
-/** One wait at a time. */
+/** Wait for disk space. At most one caller waits at a time. */
 export class SpaceWait {
   readonly #space: Pick<DiskSpace, "waitForSpace">;
   /** Ends the current wait; null while there is none. */

@@ -1,6 +1,6 @@
 /**
- * Leases of rollout tasks. Workers lease pending tasks, waiting for one if there is none, extend the leases while they play, and release the
- * leases of tasks that they do not finish. `LeaseExpiry` ends the leases of workers that have died.
+ * Leases of rollout tasks. Workers wait for pending tasks, lease them, extend the leases while they play, and release the leases of tasks that
+ * they do not finish. `LeaseExpiry` ends the leases of workers that have died.
  */
 import { currentMs, transact, transactLocking } from "../store/database.ts";
 import { randomUUID } from "node:crypto";

@@ -1,5 +1,5 @@
 /**
- * Interface of the service's database for what is not a query: transactions, locks, and durability. Queries go through the {@link Store}, and
+ * Interface of the service's database: transactions, locks, and durability. Queries go through the {@link Store}, and
  * must be valid in SQLite and in Postgres.
  *
  * Two implementations: a SQLite file (`sqlite.ts`), and a schema of a Postgres database (`postgres.ts`). Each registers a {@link Database} for

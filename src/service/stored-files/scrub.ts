@@ -117,7 +117,7 @@ class MissingFiles {
   }
 }
 
-/** Logs what was found in a damaged file. */
+/** Logs a damaged file. @param finding - Difference from the expected contents. */
 function logDamage({ directory, logger }: ScrubContext, { path, digest }: StoredFile, finding: string): void {
   logger.error("A stored file is damaged", { path: join(directory.root, path), finding, expected: digest });
 }

@@ -146,7 +146,7 @@ export function normName(layer: number, norm: NormName): string {
 }
 
 /**
- * Names in weight files of the norms that a placement has, except those of queries and keys. `post_attention_layernorm` is applied to the
+ * Names in weight files of the norms of a placement, without the norms of queries and keys. `post_attention_layernorm` is applied to the
  * output of attention in one placement, and to the input of the feed-forward layer in another.
  */
 const NORM_FILES: Readonly<Record<ModelConfig["norms"], Readonly<Partial<Record<NormName, string>>>>> = {

@@ -44,7 +44,7 @@ function sortById(points: Point[]): void {
   }
 }
 
-/** Returns the index of the last element of an ascending list that is at most `value`; −1 if there is none. */
+/** Returns the index of the last element of an ascending list that is at most `value`; −1 without such an element. */
 function lastAtMost(sorted: readonly number[], value: number): number {
   let index = -1;
   if (sorted.length <= MAX_SCANNED) {

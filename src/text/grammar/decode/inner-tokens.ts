@@ -182,7 +182,7 @@ export class InnerTokenSearch {
     return innerTokensOf(walk);
   }
 
-  /** Computes the tokens from those of the configuration's main loop. */
+  /** Computes the tokens by copying them from the main loop of the configuration. */
   #copiedFrom(loop: Configuration, inside: Configuration): InnerTokens {
     const walk = this.#newWalk();
     walk.addByDifference(inside, loop, this.#tokensOf(loop));

@@ -113,8 +113,8 @@ export class Walk {
   }
 
   /**
-   * Adds the tokens and exits of a configuration by copying those of a similar one, the reference, and walking only the nodes at which the
-   * two differ. The walk must be new and of scope `inner`.
+   * Adds the tokens and exits of a configuration: copies them from a similar configuration, the reference, and walks only the nodes at which
+   * the two differ. The walk must be new and of scope `inner`.
    *
    * @param copied - Tokens and exits of the reference.
    * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous.

@@ -43,7 +43,7 @@ class Closing {
   }
 
   /**
-   * Closes the objects of a schema's members and items, and not those of the schema itself. Members and items that several schemas describe
+   * Closes the objects of a schema's members and items, but not those of the schema itself. Members and items that several schemas describe
    * stay open.
    */
   #withClosedParts(schema: SchemaObject): SchemaObject {

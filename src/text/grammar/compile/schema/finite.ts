@@ -52,7 +52,7 @@ export function finiteValues(schema: Schema, lookup: SchemaLookup, path: string,
   return fitting.includes(null) ? null : unique.filter((_, at) => fitting[at]);
 }
 
-/** Returns the values of alternatives, some maybe several times; null if those of one cannot be enumerated. */
+/** Returns the values of all alternatives, possibly with duplicates; null if an alternative cannot be enumerated. */
 function valuesOfOptions(options: readonly Schema[], lookup: SchemaLookup, path: string, depth: number): readonly unknown[] | null {
   const lists = options.map((option) => finiteValues(option, lookup, path, depth));
   return lists.every((list) => list !== null) ? lists.flat() : null;
