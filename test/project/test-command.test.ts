@@ -15,7 +15,14 @@ describe("the test command", () => {
   });
 
   it("includes type check, lint and layering, format, dead code and tests", () => {
-    expect(packageJson.scripts["test"]?.split(/[ +]/u).slice(2)).toEqual(["typecheck", "lint", "format:check", "dead-code", "test:run"]);
+    expect(packageJson.scripts["test"]?.split(/[ +]/u).slice(2)).toEqual([
+      "typecheck",
+      "typecheck:build",
+      "lint",
+      "format:check",
+      "dead-code",
+      "test:run",
+    ]);
   });
 });
 
